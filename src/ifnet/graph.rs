@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The network as plans of dispatches: a trunk that runs once per pair of frames, and a head that runs per timestep.
+//!
+//! `classic` takes the timestep at its input, so that all of it is head.
+
+use super::interpolator::Config;
+use super::weights::{Conv, Graph, Weights};
+use crate::error::{Error, Result};
+use crate::gpu::{Context, Plan, PlanBuilder};
+use crate::nn::Storage;
+use crate::nn::convolve::{Activation, Convolution, ConvolutionWeights};
+use crate::nn::deconvolve::Deconvolution;
+use crate::nn::frames::{
+    FrameBuffers, Frames, REFINE_CHANNELS, StaticGuard, input_channels, tensor_bytes,
+};
+use crate::nn::modulate::Modulation;
+
+/// Convblocks of the trunk in the factored graphs.
+const TRUNK_BLOCKS: usize = 6;
+
+/// The two plans and the buffers a frame goes through.
+pub(super) struct NetworkPlans {
+    pub trunk: Plan,
+    pub head: Plan,
+    pub buffers: FrameBuffers,
+    /// t, three floats of padding, then FiLM scales and shifts.
+    pub timestep: wgpu::Buffer,
+    pub timestep_bytes: u64,
+}
+
+/// Adds convolutions to a plan; knows the storage and the device.
+struct Convolver<'a> {
+    context: &'a Context,
+    storage: Storage,
+}
+
+impl Convolver<'_> {
+    /// A convolution with PReLU whose input, weights and output are in the network's storage.
+    fn prelu(
+        &self,
+        plan: &mut PlanBuilder,
+        label: &str,
+        conv: &Conv,
+        stride: u32,
+        size: (u32, u32),
+        src: &wgpu::Buffer,
+        residual: Option<&wgpu::Buffer>,
+    ) -> Result<wgpu::Buffer> {
+        let spec = Convolution {
+            cin: conv.cin,
+            cout: conv.cout,
+            stride,
+            edge: false,
+            activation: Activation::Prelu,
+            residual: residual.is_some(),
+            input: self.storage,
+            weights: self.storage,
+            output: self.storage,
+        };
+        self.add(plan, label, &spec, conv, size, src, residual)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a dispatch is its kernel, constants, shape and tensors")]
+    fn add(
+        &self,
+        plan: &mut PlanBuilder,
+        label: &str,
+        spec: &Convolution,
+        conv: &Conv,
+        size: (u32, u32),
+        src: &wgpu::Buffer,
+        residual: Option<&wgpu::Buffer>,
+    ) -> Result<wgpu::Buffer> {
+        let gpu = &self.context.gpu;
+        let output = spec.output_size(size);
+        let tile = spec.default_tile(gpu.is_cpu(), gpu.limits().max_compute_workgroup_storage_size, output);
+        if !spec.accepts(&tile, &gpu.limits()) {
+            return Err(Error::Unsupported(format!("{label}: no kernel fits adapter {}", gpu.adapter_name())));
+        }
+        let weights = ConvolutionWeights {
+            weight: &conv.weight,
+            bias: &conv.bias,
+            slope: conv.slope.as_deref().unwrap_or_default(),
+        };
+        let constants = spec.upload(self.context, label, weights);
+        let dst = self.context.storage(label, tensor_bytes(output, conv.cout, spec.output));
+        spec.step(plan, label, &tile, &constants, size, src, &dst, residual)?;
+        Ok(dst)
+    }
+}
+
+impl NetworkPlans {
+    pub fn new(
+        context: &Context,
+        weights: &Weights,
+        config: &Config,
+        frames: &Frames,
+        storage: Storage,
+    ) -> Result<Self> {
+        let graph = weights.graph();
+        let classic = graph == Graph::Classic;
+        let quarter = frames.quarter();
+        let (eighth, sixteenth) = ((quarter.0 / 2, quarter.1 / 2), (quarter.0 / 4, quarter.1 / 4));
+
+        let frame_buffer = |label: &str| context.storage(label, frames.source.byte_size());
+        let buffers = FrameBuffers {
+            geometry: context.constant(
+                "geometry",
+                bytemuck::bytes_of(&frames.geometry()),
+                wgpu::BufferUsages::UNIFORM,
+            ),
+            frames: [frame_buffer("frame 0"), frame_buffer("frame 1")],
+            answer: context.storage("answer", tensor_bytes(eighth, 8, Storage::F32)),
+            made: context.storage("made", frames.image.byte_size()),
+        };
+        let modulation = Modulation { channels: weights.c2(), storage };
+        let timestep_bytes = modulation.timestep_floats() as u64 * 4;
+        let timestep = context.storage("timestep", timestep_bytes);
+
+        let mut trunk = PlanBuilder::new(context);
+        let mut head = PlanBuilder::new(context);
+        let convolver = Convolver { context, storage };
+
+        let guard = match config.static_guard {
+            StaticGuard::Off => None,
+            StaticGuard::Soft | StaticGuard::Strict => {
+                let pixels = u64::from(frames.image.width) * u64::from(frames.image.height);
+                let still = context.storage("still", pixels * 4);
+                frames.guard_step(&mut trunk, &buffers, config.static_guard == StaticGuard::Strict, &still)?;
+                Some(still)
+            }
+        };
+
+        let first = if classic { &mut head } else { &mut trunk };
+        let input = context.storage("input", tensor_bytes(quarter, input_channels(classic), storage));
+        frames.sample_step(first, &buffers, &timestep, &input, storage, classic)?;
+        let half = convolver.prelu(first, "conv0.0", &weights.conv0[0], 2, quarter, &input, None)?;
+        let features = convolver.prelu(first, "conv0.1", &weights.conv0[1], 2, eighth, &half, None)?;
+        let mut x = features.clone();
+        let last = weights.convblock.len() - 1;
+        for (index, conv) in weights.convblock.iter().enumerate() {
+            let plan = if classic || index >= TRUNK_BLOCKS { &mut head } else { &mut trunk };
+            if !classic && index == TRUNK_BLOCKS {
+                let modulated = context.storage("film", tensor_bytes(sixteenth, weights.c2(), storage));
+                modulation.step(plan, "film", sixteenth, &x, &timestep, &modulated)?;
+                x = modulated;
+            }
+            let residual = (index == last).then_some(&features);
+            x = convolver.prelu(plan, &format!("convblock.{index}"), conv, 1, sixteenth, &x, residual)?;
+        }
+
+        let split = if context.gpu.is_cpu() { 1 } else { 8 };
+        let deconvolution = Deconvolution { cin: weights.lastconv.cin, input: storage, pixels: 64 / split, split };
+        let constants =
+            deconvolution.upload(context, "lastconv", &weights.lastconv.weight, &weights.lastconv.bias);
+        deconvolution.step(&mut head, "lastconv", &constants, sixteenth, &x, &buffers.answer)?;
+
+        let residual = match &weights.refine {
+            None => None,
+            Some(refine) => {
+                let gathered = context.storage("gather", tensor_bytes(quarter, REFINE_CHANNELS, storage));
+                frames.gather_step(&mut head, &buffers, storage, &gathered)?;
+                let mut x = gathered;
+                for (index, conv) in refine.convs.iter().enumerate() {
+                    x = convolver.prelu(&mut head, &format!("refine.c{index}"), conv, 1, quarter, &x, None)?;
+                }
+                let spec = Convolution {
+                    cin: refine.c3.cin,
+                    cout: refine.c3.cout,
+                    stride: 1,
+                    edge: true,
+                    activation: Activation::CentredSigmoid,
+                    residual: false,
+                    input: storage,
+                    weights: Storage::F32,
+                    output: Storage::F32,
+                };
+                Some(convolver.add(&mut head, "refine.c3", &spec, &refine.c3, quarter, &x, None)?)
+            }
+        };
+        frames.warp_steps(&mut head, &buffers, config.rounding, residual.as_ref(), guard.as_ref())?;
+        Ok(Self { trunk: trunk.build()?, head: head.build()?, buffers, timestep, timestep_bytes })
+    }
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! 3×3 convolution with padding 1, and what may follow it in the same kernel: bias, activation, residual.
+
+use minijinja::context;
+
+use super::template;
+use super::{Dims, Storage, groups_of_four};
+use crate::error::Result;
+use crate::gpu::{Binding, Context, Kernel, PlanBuilder, Vary};
+
+/// What follows the bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activation {
+    None,
+    /// `v` where it is not negative, else the channel's slope times `v`.
+    Prelu,
+    /// 2·sigmoid(v) − 1.
+    CentredSigmoid,
+}
+
+impl Activation {
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Prelu => "prelu",
+            Self::CentredSigmoid => "centred-sigmoid",
+        }
+    }
+}
+
+/// One convolution, without its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Convolution {
+    pub cin: usize,
+    pub cout: usize,
+    /// 1 or 2.
+    pub stride: u32,
+    /// Pad by repeating the edge instead of by zeros.
+    pub edge: bool,
+    pub activation: Activation,
+    /// Add a tensor of the output's shape after the activation.
+    pub residual: bool,
+    pub input: Storage,
+    pub weights: Storage,
+    pub output: Storage,
+}
+
+/// How a convolution is spread over invocations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Tile {
+    /// shaders/convolve.wgsl: a workgroup of `px_x` × `px_y` × `oct` invocations, each making `px` pixels of `nv` × 4
+    /// channels, from slabs of `ck4` × 4 input channels in workgroup memory.
+    Staged { px_x: u32, px_y: u32, oct: u32, px: u32, nv: u32, ck4: u32 },
+    /// shaders/convolve_direct.wgsl: `threads` invocations, each making `px` pixels of `nv` × 4 channels.
+    Direct { threads: u32, px: u32, nv: u32 },
+}
+
+impl Tile {
+    /// Bytes of workgroup memory.
+    pub fn workgroup_bytes(&self, stride: u32) -> u32 {
+        match *self {
+            Self::Staged { px_x, px_y, oct, px, nv, ck4 } => {
+                let patch = ((px_x * px - 1) * stride + 3) * ((px_y - 1) * stride + 3) * ck4;
+                16 * (patch + 9 * ck4 * 4 * oct * nv)
+            }
+            Self::Direct { .. } => 0,
+        }
+    }
+
+    /// Invocations of a workgroup.
+    pub fn invocations(&self) -> u32 {
+        match *self {
+            Self::Staged { px_x, px_y, oct, .. } => px_x * px_y * oct,
+            Self::Direct { threads, .. } => threads,
+        }
+    }
+}
+
+/// The constants of one convolution on the GPU.
+#[derive(Debug, Clone)]
+pub struct ConvolutionBuffers {
+    weights: wgpu::Buffer,
+    affine: wgpu::Buffer,
+}
+
+/// Weights of one convolution: `weight` is [cout][cin][3][3], `slope` empty unless PReLU follows.
+#[derive(Debug, Clone, Copy)]
+pub struct ConvolutionWeights<'a> {
+    pub weight: &'a [f32],
+    pub bias: &'a [f32],
+    pub slope: &'a [f32],
+}
+
+impl Convolution {
+    /// The size of the output for an input of `size`.
+    pub fn output_size(&self, (width, height): (u32, u32)) -> (u32, u32) {
+        (width.div_ceil(self.stride), height.div_ceil(self.stride))
+    }
+
+    /// A tile that is right everywhere and good for the adapter and output size at hand.
+    pub fn default_tile(&self, cpu: bool, workgroup_memory: u32, (width, height): (u32, u32)) -> Tile {
+        let cout4 = groups_of_four(self.cout) as u32;
+        if cpu {
+            let nv = [3, 2, 1].into_iter().find(|nv| cout4.is_multiple_of(*nv)).unwrap_or(1);
+            return Tile::Direct { threads: 32, px: 2, nv };
+        }
+        // Wide channels: eight invocations side by side along the channels; narrow ones: all of them.
+        let oct = cout4.next_power_of_two().min(8);
+        let nv = if cout4 >= 16 { 2 } else { 1 };
+        // Small pictures need small tiles to occupy the whole chip.
+        let px = if width * height > 16_384 { 4 } else { 2 };
+        let (px_x, px_y) = if oct >= 8 { (4, 4) } else { (8, 8) };
+        let tile = |ck4| Tile::Staged { px_x, px_y, oct, px, nv, ck4 };
+        let fits = |ck4: &u32| tile(*ck4).workgroup_bytes(self.stride) <= workgroup_memory.min(24 * 1024);
+        tile([2, 1].into_iter().find(fits).unwrap_or(1))
+    }
+
+    /// Whether `tile` can compute this convolution on a device with these limits.
+    pub fn accepts(&self, tile: &Tile, limits: &wgpu::Limits) -> bool {
+        let divides = match *tile {
+            Tile::Direct { nv, .. } => (groups_of_four(self.cout) as u32).is_multiple_of(nv),
+            Tile::Staged { .. } => true,
+        };
+        divides
+            && tile.workgroup_bytes(self.stride) <= limits.max_compute_workgroup_storage_size
+            && tile.invocations() <= limits.max_compute_invocations_per_workgroup
+    }
+
+    /// Renders the kernel.
+    pub fn kernel(&self, label: &str, tile: &Tile) -> Result<Kernel> {
+        let mut bindings = vec![Binding::Uniform, Binding::Read, Binding::Read, Binding::Read, Binding::Write];
+        if self.residual {
+            bindings.push(Binding::Read);
+        }
+        let common = context! {
+            half => [self.input, self.weights, self.output].contains(&Storage::F16),
+            in_t => self.input.name(),
+            weight_t => self.weights.name(),
+            out_t => self.output.name(),
+            cin4 => groups_of_four(self.cin),
+            cout4 => groups_of_four(self.cout),
+            stride => self.stride,
+            edge => self.edge,
+            residual => self.residual,
+            activation => self.activation.name(),
+        };
+        match *tile {
+            Tile::Staged { px_x, px_y, oct, px, nv, ck4 } => {
+                let values = context! { px_x, px_y, oct, px, nv, ck4, ..common };
+                template::kernel("convolve.wgsl", label, bindings, values)
+            }
+            Tile::Direct { threads, px, nv } => {
+                let values = context! { threads, px, nv, ..common };
+                template::kernel("convolve_direct.wgsl", label, bindings, values)
+            }
+        }
+    }
+
+    fn workgroups(&self, tile: &Tile, (width, height): (u32, u32)) -> [u32; 3] {
+        let cout4 = groups_of_four(self.cout) as u32;
+        match *tile {
+            Tile::Staged { px_x, px_y, oct, px, nv, .. } => {
+                [width.div_ceil(px_x * px), height.div_ceil(px_y), cout4.div_ceil(oct * nv)]
+            }
+            Tile::Direct { threads, px, nv } => [(width.div_ceil(px) * height).div_ceil(threads), 1, cout4 / nv],
+        }
+    }
+
+    /// Packs the constants: weights as [tap][cin, padded][cout / 4] vec4, then bias and slopes.
+    pub fn upload(&self, context: &Context, label: &str, source: ConvolutionWeights<'_>) -> ConvolutionBuffers {
+        let (cin_padded, cout_padded) = (groups_of_four(self.cin) * 4, groups_of_four(self.cout) * 4);
+        let mut weights = vec![0.0; 9 * cin_padded * cout_padded];
+        for (index, &value) in source.weight.iter().enumerate() {
+            let (tap, ci, co) = (index % 9, index / 9 % self.cin, index / 9 / self.cin);
+            weights[(tap * cin_padded + ci) * cout_padded + co] = value;
+        }
+        let mut affine = vec![0.0; 2 * cout_padded];
+        affine[..source.bias.len()].copy_from_slice(source.bias);
+        affine[cout_padded..][..source.slope.len()].copy_from_slice(source.slope);
+        let usage = wgpu::BufferUsages::STORAGE;
+        ConvolutionBuffers {
+            weights: context.constant(label, &self.weights.encode(&weights), usage),
+            affine: context.constant(label, bytemuck::cast_slice(&affine), usage),
+        }
+    }
+
+    /// Adds the dispatch that convolves `src` of `size` into `dst` to a plan.
+    #[expect(clippy::too_many_arguments, reason = "a dispatch is its kernel, constants, shape and three tensors")]
+    pub fn step(
+        &self,
+        plan: &mut PlanBuilder,
+        label: &str,
+        tile: &Tile,
+        constants: &ConvolutionBuffers,
+        size: (u32, u32),
+        src: &wgpu::Buffer,
+        dst: &wgpu::Buffer,
+        residual: Option<&wgpu::Buffer>,
+    ) -> Result<()> {
+        let output = self.output_size(size);
+        let dims = plan.uniform(label, bytemuck::bytes_of(&Dims::new(size, output)));
+        plan.step(self.kernel(label, tile)?, self.workgroups(tile, output), Vary::None, |_| {
+            let mut buffers =
+                vec![dims.clone(), src.clone(), constants.weights.clone(), constants.affine.clone(), dst.clone()];
+            buffers.extend(residual.cloned());
+            buffers
+        });
+        plan.flops(2 * 9 * (self.cin * self.cout) as u64 * u64::from(output.0) * u64::from(output.1));
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The WGSL templates (Jinja syntax) and their rendering.
+
+use minijinja::Environment;
+use once_cell::sync::Lazy;
+
+use crate::error::{Error, Result};
+use crate::gpu::{Binding, Kernel};
+
+static TEMPLATES: &[(&str, &str)] = &[
+    ("convolve.wgsl", include_str!("../../shaders/convolve.wgsl")),
+    ("convolve_direct.wgsl", include_str!("../../shaders/convolve_direct.wgsl")),
+    ("deconvolve.wgsl", include_str!("../../shaders/deconvolve.wgsl")),
+    ("gather.wgsl", include_str!("../../shaders/gather.wgsl")),
+    ("guard.wgsl", include_str!("../../shaders/guard.wgsl")),
+    ("modulate.wgsl", include_str!("../../shaders/modulate.wgsl")),
+    ("sample.wgsl", include_str!("../../shaders/sample.wgsl")),
+    ("warp.wgsl", include_str!("../../shaders/warp.wgsl")),
+    ("shared/finish.wgsl", include_str!("../../shaders/shared/finish.wgsl")),
+    ("shared/flow.wgsl", include_str!("../../shaders/shared/flow.wgsl")),
+    ("shared/frames.wgsl", include_str!("../../shaders/shared/frames.wgsl")),
+    ("shared/geometry.wgsl", include_str!("../../shaders/shared/geometry.wgsl")),
+];
+
+static ENVIRONMENT: Lazy<Result<Environment<'static>, minijinja::Error>> = Lazy::new(|| {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(minijinja::UndefinedBehavior::Strict);
+    for (name, source) in TEMPLATES {
+        environment.add_template(name, source)?;
+    }
+    Ok(environment)
+});
+
+/// Renders `template` for `values` into the kernel `label`.
+pub fn kernel(template: &str, label: &str, bindings: Vec<Binding>, values: minijinja::Value) -> Result<Kernel> {
+    let failed = |error: &minijinja::Error| Error::Gpu(format!("shader template {template}: {error:#}"));
+    let environment = ENVIRONMENT.as_ref().map_err(failed)?;
+    let wgsl = environment.get_template(template).and_then(|t| t.render(values)).map_err(|error| failed(&error))?;
+    Ok(Kernel { label: label.to_owned(), wgsl, bindings })
+}
