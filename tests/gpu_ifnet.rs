@@ -8,8 +8,7 @@ use gstframecast::gpu::frame::{Color, FrameLayout, PixelFormat, PlaneMut, PlaneR
 use gstframecast::ifnet::{Config, FrameId, Interpolator, Precision, Rounding, StaticGuard, Weights};
 
 fn interpolator(case: &common::Case, weights: &Weights, precision: Precision) -> Interpolator {
-    let layout =
-        FrameLayout::new(PixelFormat::Rgba, case.input_width, case.input_height, Color::default()).unwrap();
+    let layout = FrameLayout::new(PixelFormat::Rgba, case.input_width, case.input_height, Color::default()).unwrap();
     let config = Config {
         precision,
         static_guard: if case.static_guard { StaticGuard::Soft } else { StaticGuard::Off },

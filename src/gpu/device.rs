@@ -177,10 +177,7 @@ impl Gpu {
         })
     }
 
-    fn open_pipeline_cache(
-        device: &wgpu::Device,
-        info: &wgpu::AdapterInfo,
-    ) -> Option<(wgpu::PipelineCache, PathBuf)> {
+    fn open_pipeline_cache(device: &wgpu::Device, info: &wgpu::AdapterInfo) -> Option<(wgpu::PipelineCache, PathBuf)> {
         if !device.features().contains(wgpu::Features::PIPELINE_CACHE) {
             return None;
         }

@@ -175,8 +175,7 @@ impl PixelFormat {
             };
             texels.into_iter().map(wide).collect()
         };
-        let semi_planar =
-            |a, b| vec![group(0, 1, (0, 0), &[(Y, 0)]), group(1, 2, (1, 1), &[(a, 0), (b, 1)])];
+        let semi_planar = |a, b| vec![group(0, 1, (0, 0), &[(Y, 0)]), group(1, 2, (1, 1), &[(a, 0), (b, 1)])];
         match self {
             Self::Rgba | Self::Rgbx => packed(&[R, G, B, A]),
             Self::Bgra | Self::Bgrx => packed(&[B, G, R, A]),
@@ -251,12 +250,19 @@ impl FrameLayout {
 
     /// Size of a frame's GPU buffer in bytes.
     pub fn byte_size(&self) -> u64 {
-        self.planes.last().map_or(0, |p| u64::from(p.offset) + u64::from(p.stride) * u64::from(p.rows)).next_multiple_of(16)
+        self.planes
+            .last()
+            .map_or(0, |p| u64::from(p.offset) + u64::from(p.stride) * u64::from(p.rows))
+            .next_multiple_of(16)
     }
 
     fn check(&self, count: usize, lengths: impl Iterator<Item = (usize, usize)>) -> Result<()> {
         if count != self.planes.len() {
-            return Err(Error::Usage(format!("{count} planes given for {:?}, which has {}", self.format, self.planes.len())));
+            return Err(Error::Usage(format!(
+                "{count} planes given for {:?}, which has {}",
+                self.format,
+                self.planes.len()
+            )));
         }
         for (index, (plane, (length, stride))) in self.planes.iter().zip(lengths).enumerate() {
             let row = plane.row_bytes as usize;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! GPU time of every dispatch of a plan, by timestamp queries.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::plan::{Context, Plan};
 use super::transfer::Readback;
 use crate::error::Result;
+
+/// How long the GPU is kept busy at least, so that its clocks are up.
+const WARM_UP: Duration = Duration::from_millis(30);
 
 /// GPU time of one dispatch.
 #[derive(Debug, Clone)]
@@ -16,15 +19,9 @@ pub struct StepTime {
     pub flops: u64,
 }
 
-/// Runs each step of `plan` `repeats` times, each time `burst` dispatches back to back between two timestamps, and
+/// Runs each step of `plan` at least `repeats` times, each time `burst` dispatches back to back between two timestamps, and
 /// returns each step's shortest time for one dispatch. `None` where the adapter has no timestamps.
-pub fn profile(
-    context: &Context,
-    plan: &Plan,
-    pair: usize,
-    repeats: u32,
-    burst: u32,
-) -> Result<Option<Vec<StepTime>>> {
+pub fn profile(context: &Context, plan: &Plan, pair: usize, repeats: u32, burst: u32) -> Result<Option<Vec<StepTime>>> {
     let gpu = &context.gpu;
     let count = plan.len() as u32 * 2;
     if !gpu.has_timestamps() {
@@ -46,7 +43,10 @@ pub fn profile(
         let readback = Readback::new(context, "profile", bytes);
         let tick = f64::from(gpu.queue().get_timestamp_period());
         let mut best = vec![f64::INFINITY; plan.len()];
-        for _ in 0..repeats {
+        // Idle GPUs clock down by several times; without this the first figures measure the ramp.
+        let started = Instant::now();
+        let mut rounds = 0;
+        while rounds < repeats || (!gpu.is_cpu() && started.elapsed() < WARM_UP) {
             let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
             for step in 0..plan.len() {
                 let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
@@ -69,6 +69,7 @@ pub fn profile(
             for (best, ticks) in best.iter_mut().zip(ticks.as_chunks::<2>().0) {
                 *best = best.min(ticks[1].saturating_sub(ticks[0]) as f64 * tick / f64::from(burst));
             }
+            rounds += 1;
         }
         let times = best.into_iter().enumerate().map(|(step, nanoseconds)| StepTime {
             label: plan.label(step).to_owned(),

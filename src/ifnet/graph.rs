@@ -10,9 +10,7 @@ use crate::gpu::{Context, Plan, PlanBuilder};
 use crate::nn::Storage;
 use crate::nn::convolve::{Activation, Convolution, ConvolutionWeights};
 use crate::nn::deconvolve::Deconvolution;
-use crate::nn::frames::{
-    FrameBuffers, Frames, REFINE_CHANNELS, StaticGuard, input_channels, tensor_bytes,
-};
+use crate::nn::frames::{FrameBuffers, Frames, REFINE_CHANNELS, StaticGuard, input_channels, tensor_bytes};
 use crate::nn::modulate::Modulation;
 
 /// Convblocks of the trunk in the factored graphs.
@@ -26,6 +24,13 @@ pub(super) struct NetworkPlans {
     /// t, three floats of padding, then FiLM scales and shifts.
     pub timestep: wgpu::Buffer,
     pub timestep_bytes: u64,
+}
+
+/// A tensor on the GPU and its width and height.
+#[derive(Clone)]
+struct Activations {
+    buffer: wgpu::Buffer,
+    size: (u32, u32),
 }
 
 /// Adds convolutions to a plan; knows the storage and the device.
@@ -42,10 +47,9 @@ impl Convolver<'_> {
         label: &str,
         conv: &Conv,
         stride: u32,
-        size: (u32, u32),
-        src: &wgpu::Buffer,
-        residual: Option<&wgpu::Buffer>,
-    ) -> Result<wgpu::Buffer> {
+        src: &Activations,
+        residual: Option<&Activations>,
+    ) -> Result<Activations> {
         let spec = Convolution {
             cin: conv.cin,
             cout: conv.cout,
@@ -57,23 +61,21 @@ impl Convolver<'_> {
             weights: self.storage,
             output: self.storage,
         };
-        self.add(plan, label, &spec, conv, size, src, residual)
+        self.add(plan, label, &spec, conv, src, residual)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a dispatch is its kernel, constants, shape and tensors")]
     fn add(
         &self,
         plan: &mut PlanBuilder,
         label: &str,
         spec: &Convolution,
         conv: &Conv,
-        size: (u32, u32),
-        src: &wgpu::Buffer,
-        residual: Option<&wgpu::Buffer>,
-    ) -> Result<wgpu::Buffer> {
+        src: &Activations,
+        residual: Option<&Activations>,
+    ) -> Result<Activations> {
         let gpu = &self.context.gpu;
-        let output = spec.output_size(size);
-        let tile = spec.default_tile(gpu.is_cpu(), gpu.limits().max_compute_workgroup_storage_size, output);
+        let size = spec.output_size(src.size);
+        let tile = spec.default_tile(gpu, size);
         if !spec.accepts(&tile, &gpu.limits()) {
             return Err(Error::Unsupported(format!("{label}: no kernel fits adapter {}", gpu.adapter_name())));
         }
@@ -83,9 +85,10 @@ impl Convolver<'_> {
             slope: conv.slope.as_deref().unwrap_or_default(),
         };
         let constants = spec.upload(self.context, label, weights);
-        let dst = self.context.storage(label, tensor_bytes(output, conv.cout, spec.output));
-        spec.step(plan, label, &tile, &constants, size, src, &dst, residual)?;
-        Ok(dst)
+        let buffer = self.context.storage(label, tensor_bytes(size, conv.cout, spec.output));
+        let residual = residual.map(|r| &r.buffer);
+        spec.step(plan, label, &tile, &constants, src.size, &src.buffer, &buffer, residual)?;
+        Ok(Activations { buffer, size })
     }
 }
 
@@ -101,14 +104,14 @@ impl NetworkPlans {
         let classic = graph == Graph::Classic;
         let quarter = frames.quarter();
         let (eighth, sixteenth) = ((quarter.0 / 2, quarter.1 / 2), (quarter.0 / 4, quarter.1 / 4));
+        let activations = |label, size, channels| Activations {
+            buffer: context.storage(label, tensor_bytes(size, channels, storage)),
+            size,
+        };
 
         let frame_buffer = |label: &str| context.storage(label, frames.source.byte_size());
         let buffers = FrameBuffers {
-            geometry: context.constant(
-                "geometry",
-                bytemuck::bytes_of(&frames.geometry()),
-                wgpu::BufferUsages::UNIFORM,
-            ),
+            geometry: context.constant("geometry", bytemuck::bytes_of(&frames.geometry()), wgpu::BufferUsages::UNIFORM),
             frames: [frame_buffer("frame 0"), frame_buffer("frame 1")],
             answer: context.storage("answer", tensor_bytes(eighth, 8, Storage::F32)),
             made: context.storage("made", frames.image.byte_size()),
@@ -132,37 +135,36 @@ impl NetworkPlans {
         };
 
         let first = if classic { &mut head } else { &mut trunk };
-        let input = context.storage("input", tensor_bytes(quarter, input_channels(classic), storage));
-        frames.sample_step(first, &buffers, &timestep, &input, storage, classic)?;
-        let half = convolver.prelu(first, "conv0.0", &weights.conv0[0], 2, quarter, &input, None)?;
-        let features = convolver.prelu(first, "conv0.1", &weights.conv0[1], 2, eighth, &half, None)?;
+        let input = activations("input", quarter, input_channels(classic));
+        frames.sample_step(first, &buffers, &timestep, &input.buffer, storage, classic)?;
+        let half = convolver.prelu(first, "conv0.0", &weights.conv0[0], 2, &input, None)?;
+        let features = convolver.prelu(first, "conv0.1", &weights.conv0[1], 2, &half, None)?;
         let mut x = features.clone();
         let last = weights.convblock.len() - 1;
         for (index, conv) in weights.convblock.iter().enumerate() {
             let plan = if classic || index >= TRUNK_BLOCKS { &mut head } else { &mut trunk };
             if !classic && index == TRUNK_BLOCKS {
-                let modulated = context.storage("film", tensor_bytes(sixteenth, weights.c2(), storage));
-                modulation.step(plan, "film", sixteenth, &x, &timestep, &modulated)?;
+                let modulated = activations("film", sixteenth, weights.c2());
+                modulation.step(plan, "film", sixteenth, &x.buffer, &timestep, &modulated.buffer)?;
                 x = modulated;
             }
             let residual = (index == last).then_some(&features);
-            x = convolver.prelu(plan, &format!("convblock.{index}"), conv, 1, sixteenth, &x, residual)?;
+            x = convolver.prelu(plan, &format!("convblock.{index}"), conv, 1, &x, residual)?;
         }
 
         let split = if context.gpu.is_cpu() { 1 } else { 8 };
         let deconvolution = Deconvolution { cin: weights.lastconv.cin, input: storage, pixels: 64 / split, split };
-        let constants =
-            deconvolution.upload(context, "lastconv", &weights.lastconv.weight, &weights.lastconv.bias);
-        deconvolution.step(&mut head, "lastconv", &constants, sixteenth, &x, &buffers.answer)?;
+        let constants = deconvolution.upload(context, "lastconv", &weights.lastconv.weight, &weights.lastconv.bias);
+        deconvolution.step(&mut head, "lastconv", &constants, sixteenth, &x.buffer, &buffers.answer)?;
 
         let residual = match &weights.refine {
             None => None,
             Some(refine) => {
-                let gathered = context.storage("gather", tensor_bytes(quarter, REFINE_CHANNELS, storage));
-                frames.gather_step(&mut head, &buffers, storage, &gathered)?;
+                let gathered = activations("gather", quarter, REFINE_CHANNELS);
+                frames.gather_step(&mut head, &buffers, storage, &gathered.buffer)?;
                 let mut x = gathered;
                 for (index, conv) in refine.convs.iter().enumerate() {
-                    x = convolver.prelu(&mut head, &format!("refine.c{index}"), conv, 1, quarter, &x, None)?;
+                    x = convolver.prelu(&mut head, &format!("refine.c{index}"), conv, 1, &x, None)?;
                 }
                 let spec = Convolution {
                     cin: refine.c3.cin,
@@ -175,7 +177,7 @@ impl NetworkPlans {
                     weights: Storage::F32,
                     output: Storage::F32,
                 };
-                Some(convolver.add(&mut head, "refine.c3", &spec, &refine.c3, quarter, &x, None)?)
+                Some(convolver.add(&mut head, "refine.c3", &spec, &refine.c3, &x, None)?.buffer)
             }
         };
         frames.warp_steps(&mut head, &buffers, config.rounding, residual.as_ref(), guard.as_ref())?;

@@ -89,7 +89,6 @@ pub struct FrameId(u64);
 
 impl FrameId {
     /// A new identity.
-    #[expect(clippy::should_implement_trait, reason = "not an iterator: every call names another frame")]
     pub fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))

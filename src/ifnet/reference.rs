@@ -8,19 +8,20 @@
 //! - With `flow_scale` below 1 the grid is `ceil(size·flow_scale / 16)·16` by axis and the frame is stretched to it:
 //!   `scale` = frame / grid frame pixels to a grid pixel, by axis. The network runs on the grid; flow is multiplied by
 //!   `scale` back to frame pixels; warp and guard run at the frame's size; the refine head runs on the grid.
-//! - With `output_size` (no part of the product: the goldens' stretch) the output has that size, which is also the grid:
-//!   the network's input is sampled from the frame itself, everything after it from the frame stretched to the output.
+//! - With `output_size` (no part of the product: the goldens' stretch) the output has that size, which is also the
+//!   grid: the network's input is sampled from the frame itself, everything after it from the frame stretched to the
+//!   output.
 //!
 //! # Steps, for one t
-//! 1. B,G,R of both frames ([`BgrFrame`]); network input ([`cpu::quarter_input`]).
+//! 1. B,G,R of both frames ([`BgrFrame`]); network input ([`cpu::quarter_input()`]).
 //! 2. conv0 twice (stride 2), eight convblocks, the first features added after the last; FiLM before the seventh in the
 //!    factored graphs; transposed convolution to `tmp8`.
-//! 3. Every component plane is warped and blended in itself ([`cpu::warp_blend`]), alpha and unused bytes too.
-//! 4. `tfact2`: the residual ([`cpu::refine_input`], four convolutions, [`refine_output`]) is sampled at each sample's
-//!    luma position and added by the linear part of the conversion ([`frame::linear_from_bgr`]).
+//! 3. Every component plane is warped and blended in itself ([`cpu::warp_blend()`]), alpha and unused bytes too.
+//! 4. `tfact2`: the residual ([`cpu::refine_input()`], four convolutions, [`refine_output`]) is sampled at each
+//!    sample's luma position and added by the linear part of the conversion ([`frame::linear_from_bgr`]).
 //! 5. Clamp to 0..1 of the code range.
-//! 6. Static guard: `s` at each luma pixel from the B,G,R frames ([`static_guard::stillness`]), for a subsampled plane its
-//!    mean over the sample's luma block ([`static_guard::block_mean`]); `out = mix(out, (plane0 + plane1) / 2, s)`.
+//! 6. Static guard: `s` at each luma pixel from the B,G,R frames ([`static_guard::stillness`]), for a subsampled plane
+//!    its mean over the sample's luma block ([`static_guard::block_mean`]); `out = mix(out, (plane0 + plane1) / 2, s)`.
 //! 7. Rounding to codes ([`crate::nn::cpu::store::to_code`]).
 
 use super::weights::{BLOCKS, Conv, Graph, Weights};

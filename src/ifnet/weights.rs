@@ -3,16 +3,16 @@
 //!
 //! | tensor | shape |
 //! |---|---|
-//! | `block0.conv0.0.0.weight`, `.bias`; `block0.conv0.0.1.weight` (PReLU) | [C1, 7 or 6, 3, 3], [C1]; [C1] |
-//! | `block0.conv0.1.0.weight`, `.bias`; `block0.conv0.1.1.weight` | [C2, C1, 3, 3], [C2]; [C2] |
-//! | `block0.convblock.{0..7}.0.weight`, `.bias`; `.1.weight` | [C2, C2, 3, 3], [C2]; [C2] |
-//! | `block0.lastconv.weight`, `.bias` | [C2, 5, 4, 4] (in, out, ky, kx), [5] |
-//! | `film.0.weight`, `.bias`; `film.2.weight`, `.bias` | [N, 1] or [N], [N]; [2·C2, N], [2·C2] |
-//! | `refine.c0`, `c1`, `c2` `.weight`, `.bias`; `refine.a0`, `a1`, `a2` `.weight` | [R, 11 or R, 3, 3], [R]; [R] |
-//! | `refine.c3.weight`, `.bias` | [3, R, 3, 3], [3] |
+//! | `block0.conv0.0.0.weight`, `.bias`; `block0.conv0.0.1.weight` (PReLU) | `[C1, 7 or 6, 3, 3]`, `[C1]`; `[C1]` |
+//! | `block0.conv0.1.0.weight`, `.bias`; `block0.conv0.1.1.weight` | `[C2, C1, 3, 3]`, `[C2]`; `[C2]` |
+//! | `block0.convblock.{0..7}.0.weight`, `.bias`; `.1.weight` | `[C2, C2, 3, 3]`, `[C2]`; `[C2]` |
+//! | `block0.lastconv.weight`, `.bias` | `[C2, 5, 4, 4]` (in, out, ky, kx), `[5]` |
+//! | `film.0.weight`, `.bias`; `film.2.weight`, `.bias` | `[N, 1]` or `[N]`, `[N]`; `[2·C2, N]`, `[2·C2]` |
+//! | `refine.c{0..2}.weight`, `.bias`; `refine.a{0..2}.weight` | `[R, 11 or R, 3, 3]`, `[R]`; `[R]` |
+//! | `refine.c3.weight`, `.bias` | `[3, R, 3, 3]`, `[3]` |
 //!
-//! C2 and R must be multiples of 4. A file with 7 input channels is the graph `classic`; with 6 it is `tfact`, which needs
-//! the `film` tensors, and with any `refine` tensor `tfact2`, which needs all of both. Other tensors are ignored.
+//! C2 and R must be multiples of 4. A file with 7 input channels is the graph `classic`; with 6 it is `tfact`, which
+//! needs the `film` tensors, and with any `refine` tensor `tfact2`, which needs all of both. Other tensors are ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,11 +67,11 @@ impl fmt::Display for Graph {
 pub struct Conv {
     pub cin: usize,
     pub cout: usize,
-    /// [cout, cin, 3, 3].
+    /// `[cout, cin, 3, 3]`.
     pub weight: Vec<f32>,
-    /// [cout].
+    /// `[cout]`.
     pub bias: Vec<f32>,
-    /// PReLU slopes, [cout]; `None`: no activation (`refine.c3`).
+    /// PReLU slopes, `[cout]`; `None`: no activation (`refine.c3`).
     pub slope: Option<Vec<f32>>,
 }
 
@@ -80,9 +80,9 @@ pub struct Conv {
 pub struct ConvTranspose {
     pub cin: usize,
     pub cout: usize,
-    /// [cin, cout, 4, 4].
+    /// `[cin, cout, 4, 4]`.
     pub weight: Vec<f32>,
-    /// [cout].
+    /// `[cout]`.
     pub bias: Vec<f32>,
 }
 
@@ -91,13 +91,13 @@ pub struct ConvTranspose {
 pub struct Film {
     /// N.
     pub hidden: usize,
-    /// [N].
+    /// `[N]`.
     pub w0: Vec<f32>,
-    /// [N].
+    /// `[N]`.
     pub b0: Vec<f32>,
-    /// [2·C2, N].
+    /// `[2·C2, N]`.
     pub w2: Vec<f32>,
-    /// [2·C2].
+    /// `[2·C2]`.
     pub b2: Vec<f32>,
 }
 
@@ -509,8 +509,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Rows of a weight tensor, which no other tensor fixes: its shape is [rows] followed by one of `tails`, with at least
-    /// one row, and a multiple of `step` of them. `symbol` names them in errors.
+    /// Rows of a weight tensor, which no other tensor fixes: its shape is `rows` followed by one of `tails`, with at
+    /// least one row, and a multiple of `step` of them. `symbol` names them in errors.
     fn rows(&self, tensor: &str, symbol: &str, step: usize, tails: &[&[usize]]) -> Result<usize> {
         let shape = self.shape(tensor)?;
         match shape.split_first() {
@@ -539,7 +539,8 @@ impl Reader<'_> {
             &[_, inputs @ (6 | 7), 3, 3] => inputs,
             shape => {
                 return Err(self.invalid(format!(
-                    "tensor {CONV0} has shape {shape:?}, expected [C1, 7, 3, 3] (classic) or [C1, 6, 3, 3] (tfact, tfact2)"
+                    "tensor {CONV0} has shape {shape:?}, expected [C1, 7, 3, 3] (classic) or \
+                     [C1, 6, 3, 3] (tfact, tfact2)"
                 )));
             }
         };

@@ -6,7 +6,7 @@ use minijinja::context;
 use super::template;
 use super::{Dims, Storage, groups_of_four};
 use crate::error::Result;
-use crate::gpu::{Binding, Context, Kernel, PlanBuilder, Vary};
+use crate::gpu::{Binding, Context, Gpu, Kernel, PlanBuilder, Vary};
 
 /// What follows the bias.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ pub struct ConvolutionBuffers {
     affine: wgpu::Buffer,
 }
 
-/// Weights of one convolution: `weight` is [cout][cin][3][3], `slope` empty unless PReLU follows.
+/// Weights of one convolution: `weight` is `[cout][cin][3][3]`, `slope` empty unless PReLU follows.
 #[derive(Debug, Clone, Copy)]
 pub struct ConvolutionWeights<'a> {
     pub weight: &'a [f32],
@@ -97,10 +97,10 @@ impl Convolution {
         (width.div_ceil(self.stride), height.div_ceil(self.stride))
     }
 
-    /// A tile that is right everywhere and good for the adapter and output size at hand.
-    pub fn default_tile(&self, cpu: bool, workgroup_memory: u32, (width, height): (u32, u32)) -> Tile {
+    /// A tile that is good for the adapter and the size of the output.
+    pub fn default_tile(&self, gpu: &Gpu, (width, height): (u32, u32)) -> Tile {
         let cout4 = groups_of_four(self.cout) as u32;
-        if cpu {
+        if gpu.is_cpu() {
             let nv = [3, 2, 1].into_iter().find(|nv| cout4.is_multiple_of(*nv)).unwrap_or(1);
             return Tile::Direct { threads: 32, px: 2, nv };
         }
@@ -111,8 +111,35 @@ impl Convolution {
         let px = if width * height > 16_384 { 4 } else { 2 };
         let (px_x, px_y) = if oct >= 8 { (4, 4) } else { (8, 8) };
         let tile = |ck4| Tile::Staged { px_x, px_y, oct, px, nv, ck4 };
-        let fits = |ck4: &u32| tile(*ck4).workgroup_bytes(self.stride) <= workgroup_memory.min(24 * 1024);
+        let memory = gpu.limits().max_compute_workgroup_storage_size.min(24 * 1024);
+        let fits = |ck4: &u32| tile(*ck4).workgroup_bytes(self.stride) <= memory;
         tile([2, 1].into_iter().find(fits).unwrap_or(1))
+    }
+
+    /// Every tile worth trying on the adapter.
+    pub fn candidates(&self, gpu: &Gpu) -> Vec<Tile> {
+        let limits = gpu.limits();
+        let mut tiles = Vec::new();
+        if gpu.is_cpu() {
+            for (threads, px, nv) in itertools::iproduct!([8, 32, 64], [1, 2, 4], [1, 2, 3, 5]) {
+                tiles.push(Tile::Direct { threads, px, nv });
+            }
+        }
+        let shapes = [(4, 4), (8, 4), (8, 8), (16, 4), (4, 8)];
+        let cout4 = groups_of_four(self.cout) as u32;
+        for ((px_x, px_y), oct, px, nv, ck4) in
+            itertools::iproduct!(shapes, [2, 4, 5, 8, 10, 15], [1, 2, 4], [1, 2, 3, 4], [1, 2, 5])
+        {
+            let tile = Tile::Staged { px_x, px_y, oct, px, nv, ck4 };
+            let wasted = (cout4.next_multiple_of(oct * nv) - cout4) * 4 > cout4;
+            let threads = tile.invocations();
+            let sensible = (32..=256).contains(&threads) && px * nv <= 12 && ck4 as usize <= groups_of_four(self.cin);
+            if sensible && !wasted && tile.workgroup_bytes(self.stride) <= 48 * 1024 {
+                tiles.push(tile);
+            }
+        }
+        tiles.retain(|tile| self.accepts(tile, &limits));
+        tiles
     }
 
     /// Whether `tile` can compute this convolution on a device with these limits.
@@ -166,7 +193,7 @@ impl Convolution {
         }
     }
 
-    /// Packs the constants: weights as [tap][cin, padded][cout / 4] vec4, then bias and slopes.
+    /// Packs the constants: weights as `[tap][cin, padded][cout / 4]` vec4, then bias and slopes.
     pub fn upload(&self, context: &Context, label: &str, source: ConvolutionWeights<'_>) -> ConvolutionBuffers {
         let (cin_padded, cout_padded) = (groups_of_four(self.cin) * 4, groups_of_four(self.cout) * 4);
         let mut weights = vec![0.0; 9 * cin_padded * cout_padded];

@@ -43,7 +43,7 @@ impl Deconvolution {
         template::kernel("deconvolve.wgsl", label, bindings, values)
     }
 
-    /// Packs `weight` ([cin][5][4][4]) as [parity y, x][tap y, x][cin / 4][5] vec4 of input channels.
+    /// Packs `weight` (`[cin][5][4][4]`) as `[parity y, x][tap y, x][cin / 4][5]` vec4 of input channels.
     pub fn upload(&self, context: &Context, label: &str, weight: &[f32], bias: &[f32]) -> DeconvolutionBuffers {
         let cin4 = groups_of_four(self.cin);
         let mut packed = vec![0.0; 16 * cin4 * PLANES * 4];
@@ -69,7 +69,7 @@ impl Deconvolution {
         }
     }
 
-    /// Adds the dispatch that turns `src` of `size` into `dst`, [2·height][2·width][8] f32 of which five are used.
+    /// Adds the dispatch that turns `src` of `size` into `dst`, `[2·height][2·width][8]` f32 of which five are used.
     pub fn step(
         &self,
         plan: &mut PlanBuilder,

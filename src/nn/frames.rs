@@ -117,11 +117,12 @@ impl Frames {
 
     /// What shared/frames.wgsl needs. `kinds` says which sampling functions to render.
     fn context(&self, kinds: &[&str]) -> Value {
-        let find = |role: Role| {
-            self.source.texels().iter().enumerate().find_map(|(g, t)| {
-                t.components.iter().position(|c| c.role == role).map(|component| vec![g, component])
-            })
-        };
+        let find =
+            |role: Role| {
+                self.source.texels().iter().enumerate().find_map(|(g, t)| {
+                    t.components.iter().position(|c| c.role == role).map(|component| vec![g, component])
+                })
+            };
         let format = self.source.format;
         let color = match () {
             () if format.is_rgb() => "rgb",
@@ -229,7 +230,7 @@ pub struct FrameBuffers {
     pub geometry: wgpu::Buffer,
     /// The two resident frames.
     pub frames: [wgpu::Buffer; 2],
-    /// The network's answer: [grid/8][8] f32.
+    /// The network's answer: `[grid/8][8]` f32.
     pub answer: wgpu::Buffer,
     /// The made frame in its raw format.
     pub made: wgpu::Buffer,
@@ -280,7 +281,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Adds the dispatch that fills the refine head's input, [grid/4][12].
+    /// Adds the dispatch that fills the refine head's input, `[grid/4][12]`.
     pub fn gather_step(
         &self,
         plan: &mut PlanBuilder,
@@ -298,7 +299,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Adds the dispatches that make the frame, one a plane. `residual` is [grid/4][4] f32, `guard` what
+    /// Adds the dispatches that make the frame, one a plane. `residual` is `[grid/4][4]` f32, `guard` what
     /// [`Frames::guard_step`] fills.
     pub fn warp_steps(
         &self,

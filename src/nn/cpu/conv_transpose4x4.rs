@@ -3,8 +3,8 @@
 
 use super::Tensor;
 
-/// `out[o](x, y) = bias[o] + Σ weight[i, o, ky, kx] · in[i]((x + 1 - kx) / 2, (y + 1 - ky) / 2)` over the taps for which
-/// both numerators are even and the input index is in range.
+/// `out[o](x, y) = bias[o] + Σ weight[i, o, ky, kx] · in[i]((x + 1 - kx) / 2, (y + 1 - ky) / 2)` over the taps for
+/// which both numerators are even and the input index is in range.
 ///
 /// `weight` is in PyTorch's order (in, out, ky, kx).
 pub fn conv_transpose4x4(input: &Tensor, weight: &[f32], bias: &[f32]) -> Tensor {

@@ -6,8 +6,8 @@ use super::Tensor;
 
 /// The two-layer perceptron that makes the modulation of timestep `t`.
 ///
-/// `hidden = relu(w0·t + b0)` (N values), `out = w2·hidden + b2` (2·C values: C scales, then C shifts), with `w2` row-major
-/// [2·C, N].
+/// `hidden = relu(w0·t + b0)` (N values), `out = w2·hidden + b2` (2·C values: C scales, then C shifts), with `w2`
+/// row-major `[2·C, N]`.
 pub fn film_params(w0: &[f32], b0: &[f32], w2: &[f32], b2: &[f32], t: f32) -> Vec<f32> {
     assert!(w0.len() == b0.len() && !w0.is_empty() && w2.len() == w0.len() * b2.len(), "FiLM shapes disagree");
     let t = f64::from(t);

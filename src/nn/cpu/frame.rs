@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Raw frames taken apart into component planes of 0..1, put together again, and seen as B,G,R.
 //!
-//! A component value is `code / 255` in 8 bits, `code / 1023` in 10 bits (P010's code is the upper 10 bits of its word);
-//! "code range" below means this 0..1.
+//! A component value is `code / 255` in 8 bits, `code / 1023` in 10 bits (P010's code is the upper 10 bits of its
+//! word); "code range" below means this 0..1.
 //!
 //! # YUV and B,G,R
 //! With `kr`, `kb` from the caps' matrix, `kg = 1 - kr - kb`:
@@ -12,8 +12,8 @@
 //!
 //! B,G,R at a luma position `p` ([`BgrFrame::sample`]): `p` is clamped to the frame, luma is sampled bilinearly at `p`,
 //! chroma at `(p + 0.5) / sub - 0.5` in each axis, but at `x / sub` horizontally where chroma is co-sited on the left
-//! (`chroma_left`, and the format subsamples horizontally); then they are converted, and not clamped. Grey is full range
-//! with r = g = b = Y.
+//! (`chroma_left`, and the format subsamples horizontally); then they are converted, and not clamped. Grey is full
+//! range with r = g = b = Y.
 
 use super::store::to_code;
 use super::warp_blend::Placement;
@@ -194,8 +194,8 @@ pub fn decode(info: &FrameInfo, planes: &[PlaneRef<'_>]) -> Result<Vec<Tensor>> 
         .collect())
 }
 
-/// Writes component planes back, clamped and rounded by [`to_code`]. Bytes that belong to no component (row padding, the
-/// second pixel of the last pair of an odd YUY2 row) are left alone.
+/// Writes component planes back, clamped and rounded by [`to_code`]. Bytes that belong to no component (row padding,
+/// the second pixel of the last pair of an odd YUY2 row) are left alone.
 pub fn encode(info: &FrameInfo, values: &[Tensor], truncate: bool, planes: &mut [PlaneMut<'_>]) -> Result<()> {
     info.check(planes.iter().map(|p| (p.data.len(), p.stride)))?;
     let parts = components(info.format);
@@ -283,8 +283,8 @@ impl<'a> BgrFrame<'a> {
     }
 }
 
-/// What adding `bgr` to a pixel adds to a component in the code range: the linear part of the conversion. Grey takes the
-/// BT.601 luma of it, alpha nothing.
+/// What adding `bgr` to a pixel adds to a component in the code range: the linear part of the conversion. Grey takes
+/// the BT.601 luma of it, alpha nothing.
 pub fn linear_from_bgr(info: &FrameInfo, role: Role, bgr: [f32; 3]) -> f32 {
     let [b, g, r] = bgr;
     let (kr, kb) = (info.color.matrix.kr, info.color.matrix.kb);

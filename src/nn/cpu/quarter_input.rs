@@ -6,9 +6,9 @@ use super::{Tensor, sample};
 
 /// Samples both frames' B,G,R at `(dst + 0.5)·4·scale - 0.5` into a tensor of `grid / 4` pixels.
 ///
-/// Channels: B0 G0 R0 B1 G1 R1, then `t` as a constant plane where it is given (graph `classic`). `grid` is (width, height)
-/// in grid pixels; `scale` as in [`super`]. At `scale` 1 the taps are the centre 2×2 of each 4×4 block, and pixels past the
-/// frame's edge repeat the edge.
+/// Channels: B0 G0 R0 B1 G1 R1, then `t` as a constant plane where it is given (graph `classic`). `grid` is (width,
+/// height) in grid pixels; `scale` as in [`super`]. At `scale` 1 the taps are the centre 2×2 of each 4×4 block, and
+/// pixels past the frame's edge repeat the edge.
 pub fn quarter_input(frames: [BgrFrame<'_>; 2], grid: [usize; 2], scale: [f32; 2], t: Option<f32>) -> Tensor {
     let ratio = [4.0 * scale[0], 4.0 * scale[1]];
     Tensor::from_fn(grid[0] / 4, grid[1] / 4, 6 + usize::from(t.is_some()), |x, y, out| {

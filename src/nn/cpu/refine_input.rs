@@ -8,8 +8,8 @@ use super::{Tensor, sample};
 /// The flow planes are in quarter-size pixels (0.25 of a grid pixel) over 20.
 pub const FLOW_FACTOR: f32 = 0.25 / 20.0;
 
-/// 11 planes at `grid / 4`: warped0 B,G,R, warped1 B,G,R, mask, fx0, fy0, fx1, fy1; each the mean over the centre 2×2 grid
-/// pixels (4x + 1, 4x + 2; 4y + 1, 4y + 2) of its 4×4 block.
+/// 11 planes at `grid / 4`: warped0 B,G,R, warped1 B,G,R, mask, fx0, fy0, fx1, fy1; each the mean over the centre 2×2
+/// grid pixels (4x + 1, 4x + 2; 4y + 1, 4y + 2) of its 4×4 block.
 ///
 /// At grid pixel `g` the motion is that of frame position `p = (g + 0.5)·scale - 0.5`, and warped i is frame i's B,G,R
 /// sampled at `p + flow_i` (in frame pixels): the warp is evaluated at that very position, also past the frame's edge.

@@ -43,8 +43,8 @@ pub fn stillness(frames: [&Tensor; 2], strict: bool) -> Tensor {
     })
 }
 
-/// Stillness of a subsampled plane's samples: the mean over each sample's block of luma pixels, the block clipped to the
-/// frame (`subsampling` by axis, 1 or 2).
+/// Stillness of a subsampled plane's samples: the mean over each sample's block of luma pixels, the block clipped to
+/// the frame (`subsampling` by axis, 1 or 2).
 pub fn block_mean(stillness: &Tensor, subsampling: [usize; 2]) -> Tensor {
     let [sub_x, sub_y] = subsampling;
     let (width, height) = (stillness.width, stillness.height);

@@ -8,8 +8,8 @@ use super::{Tensor, sample, sigmoid};
 pub struct Placement {
     /// Luma pixels to one sample of the plane, by axis (1 or 2).
     pub subsampling: [f32; 2],
-    /// Luma position of the plane's sample 0: `(subsampling - 1) / 2` where samples sit between the luma pixels, 0 where
-    /// they are co-sited.
+    /// Luma position of the plane's sample 0: `(subsampling - 1) / 2` where samples sit between the luma pixels, 0
+    /// where they are co-sited.
     pub offset: [f32; 2],
     /// Frame pixels to one grid pixel, by axis.
     pub scale: [f32; 2],
@@ -31,7 +31,8 @@ pub struct Motion {
     pub mask: f32,
 }
 
-/// Reads the head's output `tmp8` (5 planes at an eighth of the grid: fx0, fy0, fx1, fy1, mask logit) at a frame position.
+/// Reads the head's output `tmp8` (5 planes at an eighth of the grid: fx0, fy0, fx1, fy1, mask logit) at a frame
+/// position.
 ///
 /// `tmp8` is sampled bilinearly at `(position + 0.5) / (8·scale) - 0.5`; flow = 8·scale·plane (the 8 makes grid pixels,
 /// the scale frame pixels), mask = sigmoid(plane 4).
@@ -44,8 +45,8 @@ pub fn motion_at(tmp8: &Tensor, position: [f32; 2], scale: [f32; 2]) -> Motion {
 }
 
 /// Warps and blends one component plane (any channel count) of both frames, in the plane itself:
-/// `out(p) = m·plane0(p + flow0 / subsampling) + (1 - m)·plane1(p + flow1 / subsampling)`, where flow and mask are those
-/// at the sample's luma position; taps are clamped to the plane's edge. Not clamped to 0..1.
+/// `out(p) = m·plane0(p + flow0 / subsampling) + (1 - m)·plane1(p + flow1 / subsampling)`, where flow and mask are
+/// those at the sample's luma position; taps are clamped to the plane's edge. Not clamped to 0..1.
 pub fn warp_blend(planes: [&Tensor; 2], tmp8: &Tensor, placement: &Placement) -> Tensor {
     let channels = planes[0].channels;
     let mut warped = [vec![0.0; channels], vec![0.0; channels]];
