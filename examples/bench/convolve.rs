@@ -67,7 +67,7 @@ pub fn run(machine: &Machine, arguments: &Arguments) -> Result<serde_json::Value
             let plan = machine.gpu.scoped(|| {
                 let src = context.constant("src", &storage.encode(&input), wgpu::BufferUsages::STORAGE);
                 let dst = context.storage("dst", tensor_bytes(spec.output_size(size), cout, storage));
-                let constants = spec.upload(&context, "weights", weights);
+                let constants = spec.upload(&context, "weights", &tile, weights);
                 let mut plan = PlanBuilder::new(&context);
                 spec.step(&mut plan, "convolve", &tile, &constants, size, &src, &dst, None)?;
                 plan.build()
@@ -78,7 +78,7 @@ pub fn run(machine: &Machine, arguments: &Arguments) -> Result<serde_json::Value
         }
         results.sort_by_key(|(time, ..)| *time);
         println!("## {text}, {}: {} tiles", arguments.storage, results.len());
-        let default = spec.default_tile(&machine.gpu, spec.output_size(size));
+        let default = spec.default_tile(&context, spec.output_size(size))?;
         for (rank, (time, flops, tile)) in results.iter().enumerate() {
             if rank < arguments.top || *tile == default {
                 let mark = if *tile == default { " <- default" } else { "" };

@@ -38,6 +38,8 @@ pub struct Gpu {
     cooperative: Vec<wgpu::CooperativeMatrixProperties>,
     lost: Arc<Mutex<Option<String>>>,
     pipelines: Mutex<HashMap<String, Weak<Pipeline>>>,
+    /// Kernels checked on this device, and what came of it.
+    verdicts: Mutex<HashMap<String, bool>>,
     pipeline_cache: Option<(wgpu::PipelineCache, PathBuf)>,
 }
 
@@ -173,6 +175,7 @@ impl Gpu {
             info,
             lost,
             pipelines: Mutex::default(),
+            verdicts: Mutex::default(),
             pipeline_cache,
         })
     }
@@ -254,6 +257,16 @@ impl Gpu {
         &self.queue
     }
 
+    /// What `check` found for the kernel `name` on this device; it runs once.
+    pub(crate) fn verdict(&self, name: &str, check: impl FnOnce() -> Result<bool>) -> Result<bool> {
+        if let Some(&verdict) = lock(&self.verdicts).get(name) {
+            return Ok(verdict);
+        }
+        let verdict = check()?;
+        lock(&self.verdicts).insert(name.to_owned(), verdict);
+        Ok(verdict)
+    }
+
     /// Fails if the device is lost.
     pub fn check(&self) -> Result<()> {
         self.lost().map_or(Ok(()), |reason| Err(Error::DeviceLost(reason)))
@@ -287,14 +300,19 @@ impl Gpu {
 
     /// Compiles the kernels not compiled yet, on several threads, and keeps the driver's cache on disk current.
     pub(crate) fn compile(&self, kernels: &[Kernel]) -> Result<Vec<Arc<Pipeline>>> {
-        let known = |kernel: &Kernel| lock(&self.pipelines).get(&kernel.wgsl).and_then(Weak::upgrade);
-        let mut missing: Vec<&Kernel> = kernels.iter().filter(|k| known(k).is_none()).collect();
+        // The shared map holds pipelines weakly: what is found is kept alive here, or another user's drop removes it.
+        let mut ready: HashMap<&str, Arc<Pipeline>> = {
+            let map = lock(&self.pipelines);
+            let found = |k: &Kernel| map.get(&k.wgsl).and_then(Weak::upgrade);
+            kernels.iter().filter_map(|k| Some((k.wgsl.as_str(), found(k)?))).collect()
+        };
+        let mut missing: Vec<&Kernel> = kernels.iter().filter(|k| !ready.contains_key(k.wgsl.as_str())).collect();
         missing.sort_by_key(|k| &k.wgsl);
         missing.dedup_by_key(|k| &k.wgsl);
         let next = std::sync::atomic::AtomicUsize::new(0);
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(missing.len());
-        let compiled = std::thread::scope(|scope| -> Result<Vec<Arc<Pipeline>>> {
-            let work = || -> Result<Vec<Arc<Pipeline>>> {
+        let compiled = std::thread::scope(|scope| -> Result<Vec<(&str, Arc<Pipeline>)>> {
+            let work = || -> Result<Vec<(&str, Arc<Pipeline>)>> {
                 let mut mine = Vec::new();
                 while let Some(kernel) = missing.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
                     let pipeline = Arc::new(self.compile_one(kernel)?);
@@ -302,7 +320,7 @@ impl Gpu {
                     map.retain(|_, pipeline| pipeline.strong_count() > 0);
                     map.insert(kernel.wgsl.clone(), Arc::downgrade(&pipeline));
                     drop(map);
-                    mine.push(pipeline);
+                    mine.push((kernel.wgsl.as_str(), pipeline));
                 }
                 Ok(mine)
             };
@@ -317,9 +335,13 @@ impl Gpu {
         if !compiled.is_empty() {
             self.save_pipeline_cache();
         }
+        ready.extend(compiled);
         kernels
             .iter()
-            .map(|k| known(k).ok_or_else(|| Error::Gpu(format!("kernel {} was not compiled", k.label))))
+            .map(|k| {
+                let pipeline = ready.get(k.wgsl.as_str()).cloned();
+                pipeline.ok_or_else(|| Error::Gpu(format!("kernel {} was not compiled", k.label)))
+            })
             .collect()
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::device::{Gpu, Pipeline};
+use super::transfer::Readback;
 use crate::error::{Error, Result};
 
 /// What was done on behalf of one user of the GPU. All counts only grow.
@@ -167,6 +168,20 @@ impl Plan {
         for index in 0..self.steps.len() {
             self.record_step(pass, index, pair);
         }
+    }
+
+    /// Runs every step once, waits, and returns the bytes of `buffer`: for checks and tests, not for the data path.
+    pub fn run_once(&self, context: &Context, pair: usize, buffer: &wgpu::Buffer) -> Result<Vec<u8>> {
+        let gpu = &context.gpu;
+        gpu.scoped(|| {
+            let readback = Readback::new(context, "check", buffer.size());
+            let mut encoder = gpu.device().create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+            self.record(&mut encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()), pair);
+            readback.record(&mut encoder, buffer, 0, buffer.size());
+            readback.map_on_submit(&encoder);
+            let submission = gpu.queue().submit([encoder.finish()]);
+            readback.read(&submission, <[u8]>::to_vec)
+        })
     }
 
     /// Records one step.

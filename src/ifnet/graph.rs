@@ -75,7 +75,7 @@ impl Convolver<'_> {
     ) -> Result<Activations> {
         let gpu = &self.context.gpu;
         let size = spec.output_size(src.size);
-        let tile = spec.default_tile(gpu, size);
+        let tile = spec.default_tile(self.context, size)?;
         if !spec.accepts(&tile, &gpu.limits()) {
             return Err(Error::Unsupported(format!("{label}: no kernel fits adapter {}", gpu.adapter_name())));
         }
@@ -84,7 +84,7 @@ impl Convolver<'_> {
             bias: &conv.bias,
             slope: conv.slope.as_deref().unwrap_or_default(),
         };
-        let constants = spec.upload(self.context, label, weights);
+        let constants = spec.upload(self.context, label, &tile, weights);
         let buffer = self.context.storage(label, tensor_bytes(size, conv.cout, spec.output));
         let residual = residual.map(|r| &r.buffer);
         spec.step(plan, label, &tile, &constants, src.size, &src.buffer, &buffer, residual)?;

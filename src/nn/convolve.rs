@@ -3,8 +3,8 @@
 
 use minijinja::context;
 
-use super::template;
 use super::{Dims, Storage, groups_of_four};
+use super::{template, verify};
 use crate::error::Result;
 use crate::gpu::{Binding, Context, Gpu, Kernel, PlanBuilder, Vary};
 
@@ -53,6 +53,10 @@ pub enum Tile {
     Staged { px_x: u32, px_y: u32, oct: u32, px: u32, nv: u32, ck4: u32 },
     /// shaders/convolve_direct.wgsl: `threads` invocations, each making `px` pixels of `nv` × 4 channels.
     Direct { threads: u32, px: u32, nv: u32 },
+    /// shaders/convolve_matrix.wgsl: cooperative matrices of `fragment`³ on subgroups of `subgroup` invocations;
+    /// `sr` × `sn` subgroups, each making `rows` rows of `fragment` pixels × `nt` fragments of channels, from slabs of
+    /// `ck` input channels in workgroup memory.
+    Matrix { fragment: u32, subgroup: u32, rows: u32, nt: u32, sr: u32, sn: u32, ck: u32 },
 }
 
 impl Tile {
@@ -64,6 +68,10 @@ impl Tile {
                 16 * (patch + 9 * ck4 * 4 * oct * nv)
             }
             Self::Direct { .. } => 0,
+            Self::Matrix { fragment, rows, sr, sn, ck, .. } => {
+                let patch = ((fragment - 1) * stride + 3) * ((sr * rows - 1) * stride + 3) * (ck + 8);
+                2 * patch + 4 * sr * sn * fragment * fragment
+            }
         }
     }
 
@@ -72,8 +80,25 @@ impl Tile {
         match *self {
             Self::Staged { px_x, px_y, oct, .. } => px_x * px_y * oct,
             Self::Direct { threads, .. } => threads,
+            Self::Matrix { subgroup, sr, sn, .. } => subgroup * sr * sn,
         }
     }
+}
+
+/// Fragment and subgroup sizes of the cooperative matrices that kernels here can use: square, f16 into f32, on
+/// subgroups of one fixed size.
+pub fn matrix_shapes(gpu: &Gpu) -> Vec<(u32, u32)> {
+    let info = gpu.info();
+    if info.subgroup_min_size != info.subgroup_max_size {
+        return Vec::new();
+    }
+    let usable = |p: &&wgpu::CooperativeMatrixProperties| {
+        p.m_size == p.n_size
+            && p.n_size == p.k_size
+            && p.ab_type == wgpu::CooperativeScalarType::F16
+            && p.cr_type == wgpu::CooperativeScalarType::F32
+    };
+    gpu.cooperative_matrices().iter().filter(usable).map(|p| (p.m_size, info.subgroup_min_size)).collect()
 }
 
 /// The constants of one convolution on the GPU.
@@ -97,12 +122,47 @@ impl Convolution {
         (width.div_ceil(self.stride), height.div_ceil(self.stride))
     }
 
-    /// A tile that is good for the adapter and the size of the output.
-    pub fn default_tile(&self, gpu: &Gpu, (width, height): (u32, u32)) -> Tile {
+    /// A tile that is good for the adapter and the size of the output, checked on the device where that is called for.
+    pub fn default_tile(&self, context: &Context, size: (u32, u32)) -> Result<Tile> {
+        let limits = context.gpu.limits();
+        // A CPU emulates them; its drivers take half a minute to compile one kernel.
+        let shapes = if context.gpu.is_cpu() { Vec::new() } else { matrix_shapes(&context.gpu) };
+        for (fragment, subgroup) in shapes {
+            let tile = self.matrix_tile(fragment, subgroup, size);
+            if self.accepts(&tile, &limits) && verify::convolution(context, self, &tile)? {
+                return Ok(tile);
+            }
+        }
+        Ok(self.plain_tile(&context.gpu, size))
+    }
+
+    /// A tile of cooperative matrices for an output of that size; `fragment` and `subgroup` as in [`matrix_shapes`].
+    pub fn matrix_tile(&self, fragment: u32, subgroup: u32, (width, height): (u32, u32)) -> Tile {
+        let fragments = (self.cout as u32).div_ceil(fragment);
+        // Five fragments side by side read the least per product; fewer where they would not divide the channels.
+        let nt = [5, 4, 3, 2].into_iter().find(|nt| fragments.is_multiple_of(*nt)).unwrap_or(1).min(fragments);
+        let ck = (fragment * 3).min((groups_of_four(self.cin) as u32 * 4).next_multiple_of(fragment));
+        let pixels = width * height;
+        let (rows, sr, sn) = match () {
+            () if pixels <= 5_000 => (2, 2, 1),
+            () if pixels <= 16_384 => (2, 4, 1),
+            () => (2, 2, (fragments / nt).min(3)),
+        };
+        Tile::Matrix { fragment, subgroup, rows, nt, sr, sn, ck }
+    }
+
+    /// A tile without cooperative matrices that is good for the adapter and the size of the output.
+    pub fn plain_tile(&self, gpu: &Gpu, size: (u32, u32)) -> Tile {
+        self.plain_tile_on(gpu.is_cpu(), &gpu.limits(), size)
+    }
+
+    /// [`Convolution::plain_tile`] of any adapter: whether it runs on the CPU, and its limits.
+    pub fn plain_tile_on(&self, is_cpu: bool, limits: &wgpu::Limits, (width, height): (u32, u32)) -> Tile {
         let cout4 = groups_of_four(self.cout) as u32;
-        if gpu.is_cpu() {
-            let nv = [3, 2, 1].into_iter().find(|nv| cout4.is_multiple_of(*nv)).unwrap_or(1);
-            return Tile::Direct { threads: 32, px: 2, nv };
+        if is_cpu {
+            // Measured on lavapipe (examples/bench/README.md): twice as fast as 2 pixels × 12 channels.
+            let nv = if cout4.is_multiple_of(2) { 2 } else { 1 };
+            return Tile::Direct { threads: 32, px: 4, nv };
         }
         // Wide channels: eight invocations side by side along the channels; narrow ones: all of them.
         let oct = cout4.next_power_of_two().min(8);
@@ -111,16 +171,22 @@ impl Convolution {
         let px = if width * height > 16_384 { 4 } else { 2 };
         let (px_x, px_y) = if oct >= 8 { (4, 4) } else { (8, 8) };
         let tile = |ck4| Tile::Staged { px_x, px_y, oct, px, nv, ck4 };
-        let memory = gpu.limits().max_compute_workgroup_storage_size.min(24 * 1024);
+        let memory = limits.max_compute_workgroup_storage_size.min(24 * 1024);
         let fits = |ck4: &u32| tile(*ck4).workgroup_bytes(self.stride) <= memory;
         tile([2, 1].into_iter().find(fits).unwrap_or(1))
     }
 
     /// Every tile worth trying on the adapter.
     pub fn candidates(&self, gpu: &Gpu) -> Vec<Tile> {
-        let limits = gpu.limits();
+        let matrices = if gpu.is_cpu() { Vec::new() } else { matrix_shapes(gpu) };
+        self.candidates_on(gpu.is_cpu(), &gpu.limits(), &matrices)
+    }
+
+    /// [`Convolution::candidates`] of any adapter: whether it runs on the CPU, its limits, and its matrices as
+    /// [`matrix_shapes`] lists them.
+    pub fn candidates_on(&self, is_cpu: bool, limits: &wgpu::Limits, matrices: &[(u32, u32)]) -> Vec<Tile> {
         let mut tiles = Vec::new();
-        if gpu.is_cpu() {
+        if is_cpu {
             for (threads, px, nv) in itertools::iproduct!([8, 32, 64], [1, 2, 4], [1, 2, 3, 5]) {
                 tiles.push(Tile::Direct { threads, px, nv });
             }
@@ -138,7 +204,22 @@ impl Convolution {
                 tiles.push(tile);
             }
         }
-        tiles.retain(|tile| self.accepts(tile, &limits));
+        for &(fragment, subgroup) in matrices {
+            let fragments = (self.cout as u32).div_ceil(fragment);
+            for (rows, nt, (sr, sn), ck) in itertools::iproduct!(
+                [1, 2, 4],
+                [1, 2, 3, 4, 5],
+                [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (1, 3), (2, 3), (4, 2)],
+                [fragment, 2 * fragment, 3 * fragment, 5 * fragment]
+            ) {
+                let tile = Tile::Matrix { fragment, subgroup, rows, nt, sr, sn, ck };
+                let wasted = (fragments.next_multiple_of(sn * nt) - fragments) * 8 > fragments;
+                if !wasted && rows * nt >= 2 && tile.workgroup_bytes(self.stride) <= 48 * 1024 {
+                    tiles.push(tile);
+                }
+            }
+        }
+        tiles.retain(|tile| self.accepts(tile, limits));
         tiles
     }
 
@@ -147,6 +228,10 @@ impl Convolution {
         let divides = match *tile {
             Tile::Direct { nv, .. } => (groups_of_four(self.cout) as u32).is_multiple_of(nv),
             Tile::Staged { .. } => true,
+            // Its loads know neither edge padding nor f32.
+            Tile::Matrix { fragment, ck, .. } => {
+                !self.edge && self.input == Storage::F16 && self.weights == Storage::F16 && ck.is_multiple_of(fragment)
+            }
         };
         divides
             && tile.workgroup_bytes(self.stride) <= limits.max_compute_workgroup_storage_size
@@ -180,6 +265,13 @@ impl Convolution {
                 let values = context! { threads, px, nv, ..common };
                 template::kernel("convolve_direct.wgsl", label, bindings, values)
             }
+            Tile::Matrix { fragment, subgroup, rows, nt, sr, sn, ck } => {
+                let npad = self.cout.next_multiple_of(fragment as usize);
+                let values = context! {
+                    f => fragment, subgroup_size => subgroup, rows, nt, sr, sn, ck, npad, ks => 3, ..common
+                };
+                template::kernel("convolve_matrix.wgsl", label, bindings, values)
+            }
         }
     }
 
@@ -190,17 +282,25 @@ impl Convolution {
                 [width.div_ceil(px_x * px), height.div_ceil(px_y), cout4.div_ceil(oct * nv)]
             }
             Tile::Direct { threads, px, nv } => [(width.div_ceil(px) * height).div_ceil(threads), 1, cout4 / nv],
+            Tile::Matrix { fragment, rows, nt, sr, sn, .. } => {
+                let fragments = (self.cout as u32).div_ceil(fragment);
+                [width.div_ceil(fragment), height.div_ceil(sr * rows), fragments.div_ceil(sn * nt)]
+            }
         }
     }
 
-    /// Packs the constants: weights as `[tap][cin, padded][cout / 4]` vec4, then bias and slopes.
-    pub fn upload(&self, context: &Context, label: &str, source: ConvolutionWeights<'_>) -> ConvolutionBuffers {
-        let (cin_padded, cout_padded) = (groups_of_four(self.cin) * 4, groups_of_four(self.cout) * 4);
-        let mut weights = vec![0.0; 9 * cin_padded * cout_padded];
-        for (index, &value) in source.weight.iter().enumerate() {
-            let (tap, ci, co) = (index % 9, index / 9 % self.cin, index / 9 / self.cin);
-            weights[(tap * cin_padded + ci) * cout_padded + co] = value;
-        }
+    /// Packs the constants as the tile's kernel reads them (the layouts stand in the shaders).
+    pub fn upload(
+        &self,
+        context: &Context,
+        label: &str,
+        tile: &Tile,
+        source: ConvolutionWeights<'_>,
+    ) -> ConvolutionBuffers {
+        let (weights, cout_padded) = match *tile {
+            Tile::Staged { .. } | Tile::Direct { .. } => self.pack_taps(source.weight),
+            Tile::Matrix { fragment, ck, .. } => self.pack_fragments(source.weight, fragment as usize, ck as usize),
+        };
         let mut affine = vec![0.0; 2 * cout_padded];
         affine[..source.bias.len()].copy_from_slice(source.bias);
         affine[cout_padded..][..source.slope.len()].copy_from_slice(source.slope);
@@ -209,6 +309,32 @@ impl Convolution {
             weights: context.constant(label, &self.weights.encode(&weights), usage),
             affine: context.constant(label, bytemuck::cast_slice(&affine), usage),
         }
+    }
+
+    /// `[tap][cin, padded][cout, padded]`, and the padded number of output channels.
+    fn pack_taps(&self, weight: &[f32]) -> (Vec<f32>, usize) {
+        let (cin_padded, cout_padded) = (groups_of_four(self.cin) * 4, groups_of_four(self.cout) * 4);
+        let mut packed = vec![0.0; 9 * cin_padded * cout_padded];
+        for (index, &value) in weight.iter().enumerate() {
+            let (tap, ci, co) = (index % 9, index / 9 % self.cin, index / 9 / self.cin);
+            packed[(tap * cin_padded + ci) * cout_padded + co] = value;
+        }
+        (packed, cout_padded)
+    }
+
+    /// `[slab][tap][k fragment][n fragment][k][n]`, and the padded number of output channels.
+    fn pack_fragments(&self, weight: &[f32], fragment: usize, ck: usize) -> (Vec<f32>, usize) {
+        let cout_padded = self.cout.next_multiple_of(fragment);
+        let slabs = (groups_of_four(self.cin) * 4).div_ceil(ck);
+        let (kf, nf) = (ck / fragment, cout_padded / fragment);
+        let mut packed = vec![0.0; slabs * 9 * ck * cout_padded];
+        for (index, &value) in weight.iter().enumerate() {
+            let (tap, ci, co) = (index % 9, index / 9 % self.cin, index / 9 / self.cin);
+            let (slab, k) = (ci / ck, ci % ck);
+            let block = ((slab * 9 + tap) * kf + k / fragment) * nf + co / fragment;
+            packed[(block * fragment + k % fragment) * fragment + co % fragment] = value;
+        }
+        (packed, cout_padded)
     }
 
     /// Adds the dispatch that convolves `src` of `size` into `dst` to a plan.

@@ -9,6 +9,7 @@ use crate::gpu::{Binding, Kernel};
 
 static TEMPLATES: &[(&str, &str)] = &[
     ("convolve.wgsl", include_str!("../../shaders/convolve.wgsl")),
+    ("convolve_matrix.wgsl", include_str!("../../shaders/convolve_matrix.wgsl")),
     ("convolve_direct.wgsl", include_str!("../../shaders/convolve_direct.wgsl")),
     ("deconvolve.wgsl", include_str!("../../shaders/deconvolve.wgsl")),
     ("gather.wgsl", include_str!("../../shaders/gather.wgsl")),
