@@ -11,6 +11,7 @@ pub mod deconvolve;
 pub mod frames;
 pub mod modulate;
 pub mod template;
+pub mod verify;
 
 /// How activations and weights are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,7 +2,11 @@
 //! Plain-Rust twins of the GPU operations: the oracles of the tests, and the readable form of every formula.
 //!
 //! Each file holds one operation on [`Tensor`]s in float32; sums accumulate in float64 so that a twin is the more exact
-//! of the two sides of a comparison. Wrong shapes are a programmer's error and panic.
+//! of the two sides of a comparison, but for the matrix products of [`gemm`](mod@gemm) (float32, for speed: they also
+//! serve as the fallback without a GPU). Wrong shapes are a programmer's error and panic.
+//!
+//! A sequence of `n` tokens is a tensor of width `n` and height 1; a map's tokens are its pixels in row-major order, so
+//! that [`Tensor::into_tokens`] moves no data.
 //!
 //! # Positions
 //! All positions are in pixels with pixel centres at integers, so a picture of `n` pixels covers `-0.5..n - 0.5`.
@@ -10,20 +14,39 @@
 //! edge-extended to the grid, `frame / grid` where it is stretched to it. A grid position `g` is the frame position
 //! `(g + 0.5) * scale - 0.5`.
 
+pub mod activation;
+pub mod anchors;
+pub mod attention;
+pub mod box_refine;
+pub mod conv2d;
 pub mod conv3x3;
 pub mod conv_transpose4x4;
+pub mod deformable_attention;
 pub mod film;
 pub mod frame;
+pub mod gemm;
+pub mod layer_norm;
+pub mod linear;
+pub mod pillow;
+pub mod pool;
+pub mod position_embedding;
 pub mod quarter_input;
 pub mod refine_input;
 pub mod refine_output;
 pub mod sample;
 pub mod static_guard;
 pub mod store;
+pub mod top_k;
+pub mod upsample;
 pub mod warp_blend;
 
+pub use activation::Activation;
 pub use conv_transpose4x4::conv_transpose4x4;
+pub use conv2d::{Conv2d, conv2d};
 pub use conv3x3::{Conv3x3, Padding, conv3x3};
+pub use deformable_attention::{DeformableAttention, Sampling, deformable_attention};
+pub use layer_norm::layer_norm;
+pub use linear::linear;
 pub use quarter_input::quarter_input;
 pub use refine_input::refine_input;
 pub use warp_blend::{Placement, warp_blend};
@@ -57,6 +80,28 @@ impl Tensor {
             }
         }
         out
+    }
+
+    /// The pixels in row-major order as a sequence: width·height tokens.
+    pub fn into_tokens(self) -> Self {
+        Self { width: self.width * self.height, height: 1, ..self }
+    }
+
+    /// Width·height.
+    pub fn pixels(&self) -> usize {
+        self.width * self.height
+    }
+
+    /// Adds `other`, of the same shape, element by element.
+    pub fn add(&mut self, other: &Tensor) {
+        assert_eq!(
+            (self.width, self.height, self.channels),
+            (other.width, other.height, other.channels),
+            "sum of tensors of different shapes"
+        );
+        for (a, b) in self.data.iter_mut().zip(&other.data) {
+            *a += b;
+        }
     }
 
     /// The channels of one pixel.
