@@ -26,7 +26,7 @@ packages=(
 )
 case "${1:-}" in
     '') ;;
-    --tests) packages+=(debootstrap shellcheck) ;;
+    --tests) packages+=(debootstrap shellcheck opencv-doc) ;;       # opencv-doc: real clips, for tests/quality.rs
     *) die "usage: install-deps.sh [--tests]" ;;
 esac
 
@@ -48,7 +48,9 @@ if command -v apt-get >/dev/null && command -v dpkg-query >/dev/null; then
         say "installing ${#missing[@]} packages${as_root:+ with sudo}: ${missing[*]}"
         log=$(mktemp)
         trap 'rm -f -- "$log"' EXIT
-        apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+        # Slim images leave out what is below /usr/share/doc, the clips among it.
+        apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300
+            -o 'DPkg::Options::=--path-include=/usr/share/doc/opencv-doc/examples/data/*')
         # An update that only partly succeeds (one third-party source is down) need not stop the installation.
         "${apt[@]}" update >"$log" 2>&1 || say "apt-get update reported errors; trying to install all the same"
         if ! "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1 </dev/null; then

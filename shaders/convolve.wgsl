@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// 3×3 convolution with bias, activation and residual, tiles staged in workgroup memory.
+// {{ ks }}×{{ ks }} convolution with bias, activation and residual, tiles staged in workgroup memory.
 //
 // One workgroup makes {{ px_x * px }} × {{ px_y }} output pixels of {{ oct * nv * 4 }} channels; one invocation {{ px }} pixels
 // (interleaved along x) of {{ nv }} × 4 channels (interleaved along the channel axis). Input channels are taken in slabs
@@ -11,25 +11,14 @@
 // dst      [out_height][out_width][{{ cout4 }}] vec4, NHWC
 {% if half %}enable f16;
 {% endif %}
-struct Dims {
-    in_size: vec2<i32>,
-    out_size: vec2<i32>,
-}
-
-@group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(1) var<storage, read> src: array<vec4<{{ in_t }}>>;
-@group(0) @binding(2) var<storage, read> weights: array<vec4<{{ weight_t }}>>;
-@group(0) @binding(3) var<storage, read> affine: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> dst: array<vec4<{{ out_t }}>>;
-{%- if residual %}
-@group(0) @binding(5) var<storage, read> residual: array<vec4<{{ out_t }}>>;
-{%- endif %}
-{% set patch_w = (px_x * px - 1) * stride + 3 -%}
-{% set patch_h = (px_y - 1) * stride + 3 -%}
+{% include "shared/convolution.wgsl" %}
+{% set patch_w = (px_x * px - 1) * stride + ks -%}
+{% set patch_h = (px_y - 1) * stride + ks -%}
+{% set taps = ks * ks -%}
 {% set n4 = oct * nv -%}
 {% set threads = px_x * px_y * oct %}
 var<workgroup> sh_patch: array<vec4<f32>, {{ patch_w * patch_h * ck4 }}>;
-var<workgroup> sh_weights: array<vec4<f32>, {{ 9 * ck4 * 4 * n4 }}>;
+var<workgroup> sh_weights: array<vec4<f32>, {{ taps * ck4 * 4 * n4 }}>;
 
 {% include "shared/finish.wgsl" %}
 
@@ -40,7 +29,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row = local / {{ oct * px_x }}u;
     let tile = vec2<i32>(i32(group.x) * {{ px_x * px }}, i32(group.y) * {{ px_y }});
     let first = group.z * {{ n4 }}u;
-    let corner = tile * {{ stride }} - 1;
+    let corner = tile * {{ stride }} - {{ ks // 2 }};
 {% for i in range(px) %}{% for j in range(nv) %}
     var acc_{{ i }}_{{ j }} = vec4<f32>();
 {%- endfor %}{% endfor %}
@@ -50,20 +39,23 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         for (var i = local; i < {{ patch_w * patch_h * ck4 }}u; i += {{ threads }}u) {
             let c = i % {{ ck4 }}u;
             let p = i / {{ ck4 }}u;
-            var at = corner + vec2<i32>(i32(p % {{ patch_w }}u), i32(p / {{ patch_w }}u));
+            {{ 'var' if edge else 'let' }} at = corner + vec2<i32>(i32(p % {{ patch_w }}u), i32(p / {{ patch_w }}u));
 {%- if edge %}
             at = clamp(at, vec2<i32>(0), dims.in_size - 1);
             let inside = slab + c < {{ cin4 }}u;
+{%- elif flat %}
+            let pixel = at.y * {{ flat }} + at.x;
+            let inside = pixel < dims.in_size.x * dims.in_size.y && slab + c < {{ cin4 }}u;
 {%- else %}
             let inside = all(at >= vec2<i32>(0)) && all(at < dims.in_size) && slab + c < {{ cin4 }}u;
 {%- endif %}
             var value = vec4<f32>();
             if inside {
-                value = vec4<f32>(src[u32(at.y * dims.in_size.x + at.x) * {{ cin4 }}u + slab + c]);
+                value = vec4<f32>(input({{ "pixel" if flat else "at.y * dims.in_size.x + at.x" }}, slab + c));
             }
             sh_patch[i] = value;
         }
-        for (var i = local; i < {{ 9 * ck4 * 4 * n4 }}u; i += {{ threads }}u) {
+        for (var i = local; i < {{ taps * ck4 * 4 * n4 }}u; i += {{ threads }}u) {
             let n = i % {{ n4 }}u;
             let k = (i / {{ n4 }}u) % {{ ck4 * 4 }}u;
             let tap = i / {{ n4 * ck4 * 4 }}u;
@@ -74,10 +66,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             sh_weights[i] = value;
         }
         workgroupBarrier();
-        for (var ky = 0u; ky < 3u; ky++) {
-            for (var kx = 0u; kx < 3u; kx++) {
+        for (var ky = 0u; ky < {{ ks }}u; ky++) {
+            for (var kx = 0u; kx < {{ ks }}u; kx++) {
                 let patch_at = ((row * {{ stride }}u + ky) * {{ patch_w }}u + column * {{ stride }}u + kx) * {{ ck4 }}u;
-                let weight_at = (ky * 3u + kx) * {{ ck4 * 4 * n4 }}u + channel;
+                let weight_at = (ky * {{ ks }}u + kx) * {{ ck4 * 4 * n4 }}u + channel;
                 for (var c = 0u; c < {{ ck4 }}u; c++) {
 {%- for i in range(px) %}
                     let x_{{ i }} = sh_patch[patch_at + {{ i * px_x * stride * ck4 }}u + c];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// 3×3 convolution with bias, activation and residual, straight from storage: for adapters that run on the CPU, where
-// workgroup memory is ordinary memory and a barrier is expensive.
+// {{ ks }}×{{ ks }} convolution with bias, activation and residual, straight from storage: for adapters that run on the
+// CPU, where workgroup memory is ordinary memory and a barrier is expensive.
 //
 // One invocation makes {{ px }} neighbouring pixels of a row × {{ nv * 4 }} channels; a workgroup {{ threads }} such runs.
 //
@@ -10,19 +10,7 @@
 // dst      [out_height][out_width][{{ cout4 }}] vec4, NHWC
 {% if half %}enable f16;
 {% endif %}
-struct Dims {
-    in_size: vec2<i32>,
-    out_size: vec2<i32>,
-}
-
-@group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(1) var<storage, read> src: array<vec4<{{ in_t }}>>;
-@group(0) @binding(2) var<storage, read> weights: array<vec4<{{ weight_t }}>>;
-@group(0) @binding(3) var<storage, read> affine: array<vec4<f32>>;
-@group(0) @binding(4) var<storage, read_write> dst: array<vec4<{{ out_t }}>>;
-{%- if residual %}
-@group(0) @binding(5) var<storage, read> residual: array<vec4<{{ out_t }}>>;
-{%- endif %}
+{% include "shared/convolution.wgsl" %}
 
 {% include "shared/finish.wgsl" %}
 
@@ -36,20 +24,20 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 {% for i in range(px) %}{% for j in range(nv) %}
     var acc_{{ i }}_{{ j }} = vec4<f32>();
 {%- endfor %}{% endfor %}
-    for (var ky = 0; ky < 3; ky++) {
-        for (var kx = 0; kx < 3; kx++) {
+    for (var ky = 0; ky < {{ ks }}; ky++) {
+        for (var kx = 0; kx < {{ ks }}; kx++) {
 {%- for i in range(px) %}
-            let p_{{ i }} = (at + vec2<i32>({{ i }}, 0)) * {{ stride }} + vec2<i32>(kx, ky) - 1;
+            let p_{{ i }} = (at + vec2<i32>({{ i }}, 0)) * {{ stride }} + vec2<i32>(kx, ky) - {{ ks // 2 }};
             let q_{{ i }} = clamp(p_{{ i }}, vec2<i32>(0), dims.in_size - 1);
-            let from_{{ i }} = u32(q_{{ i }}.y * dims.in_size.x + q_{{ i }}.x) * {{ cin4 }}u;
+            let from_{{ i }} = q_{{ i }}.y * dims.in_size.x + q_{{ i }}.x;
 {%- if not edge %}
             let keep_{{ i }} = select(0.0, 1.0, all(p_{{ i }} == q_{{ i }}));
 {%- endif %}
 {%- endfor %}
-            let weight_at = u32(ky * 3 + kx) * {{ cin4 * 4 * cout4 }}u + first;
+            let weight_at = u32(ky * {{ ks }} + kx) * {{ cin4 * 4 * cout4 }}u + first;
             for (var c = 0u; c < {{ cin4 }}u; c++) {
 {%- for i in range(px) %}
-                let x_{{ i }} = vec4<f32>(src[from_{{ i }} + c]){% if not edge %} * keep_{{ i }}{% endif %};
+                let x_{{ i }} = vec4<f32>(input(from_{{ i }}, c)){% if not edge %} * keep_{{ i }}{% endif %};
 {%- endfor %}
 {%- for k in range(4) %}{% for j in range(nv) %}
                 let w_{{ k }}_{{ j }} = vec4<f32>(weights[weight_at + (c * 4u + {{ k }}u) * {{ cout4 }}u + {{ j }}u]);

@@ -14,19 +14,7 @@
 enable f16;
 enable wgpu_cooperative_matrix;
 
-struct Dims {
-    in_size: vec2<i32>,
-    out_size: vec2<i32>,
-}
-
-@group(0) @binding(0) var<uniform> dims: Dims;
-@group(0) @binding(1) var<storage, read> src: array<vec4<f16>>;
-@group(0) @binding(2) var<storage, read> weights: array<f16>;
-@group(0) @binding(3) var<storage, read> affine: array<f32>;
-@group(0) @binding(4) var<storage, read_write> dst: array<vec4<{{ out_t }}>>;
-{%- if residual %}
-@group(0) @binding(5) var<storage, read> residual: array<vec4<{{ out_t }}>>;
-{%- endif %}
+{% include "shared/convolution.wgsl" %}
 {% set patch_w = (f - 1) * stride + ks -%}
 {% set patch_h = (sr * rows - 1) * stride + ks -%}
 {% set pitch = ck + 8 -%}
@@ -38,24 +26,7 @@ struct Dims {
 var<workgroup> sh_patch: array<f16, {{ patch_w * patch_h * pitch }}>;
 var<workgroup> sh_out: array<f32, {{ subgroups * f * f }}>;
 
-// Applies the activation, adds the residual and stores four channels of one pixel, if it exists.
-fn finish(at: vec2<i32>, n: u32, sum: vec4<f32>) {
-    if any(at >= dims.out_size) || n >= {{ cout4 }}u {
-        return;
-    }
-    var v = sum;
-{%- if activation == "prelu" %}
-    let slope = vec4<f32>(affine[{{ npad }}u + n * 4u], affine[{{ npad + 1 }}u + n * 4u], affine[{{ npad + 2 }}u + n * 4u], affine[{{ npad + 3 }}u + n * 4u]);
-    v = select(slope * v, v, v >= vec4<f32>());
-{%- elif activation == "centred-sigmoid" %}
-    v = 2.0 / (1.0 + exp(-v)) - 1.0;
-{%- endif %}
-    let index = u32(at.y * dims.out_size.x + at.x) * {{ cout4 }}u + n;
-{%- if residual %}
-    v += vec4<f32>(residual[index]);
-{%- endif %}
-    dst[index] = vec4<{{ out_t }}>(v);
-}
+{% include "shared/finish.wgsl" %}
 
 @compute @workgroup_size({{ threads }})
 fn main(
@@ -84,9 +55,16 @@ fn main(
             let at = corner + vec2<i32>(i32(p % {{ patch_w }}u), i32(p / {{ patch_w }}u));
             let channel = slab * {{ ck // 4 }}u + c;
             var value = vec4<f16>();
-            if all(at >= vec2<i32>()) && all(at < dims.in_size) && channel < {{ cin4 }}u {
-                value = src[u32(at.y * dims.in_size.x + at.x) * {{ cin4 }}u + channel];
+{%- if flat %}
+            let pixel = at.y * {{ flat }} + at.x;
+            if pixel < dims.in_size.x * dims.in_size.y && channel < {{ cin4 }}u {
+                value = input(pixel, channel);
             }
+{%- else %}
+            if all(at >= vec2<i32>()) && all(at < dims.in_size) && channel < {{ cin4 }}u {
+                value = input(at.y * dims.in_size.x + at.x, channel);
+            }
+{%- endif %}
             let to = p * {{ pitch }}u + c * 4u;
             sh_patch[to] = value.x;
             sh_patch[to + 1u] = value.y;

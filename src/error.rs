@@ -33,6 +33,12 @@ pub enum Error {
     /// The device was lost (driver reset, unplugged, out of memory); it is rebuilt at the next start.
     #[error("GPU device lost: {0}; set the pipeline to NULL and start it again")]
     DeviceLost(String),
+    /// A kernel computes something else than its CPU twin: a fault of the driver or its shader compiler.
+    #[error(
+        "adapter {adapter:?} draws wrong pictures: {reason}; update its driver, or choose another adapter (property \
+         adapter)"
+    )]
+    WrongResults { adapter: String, reason: String },
     /// The driver or wgpu refused an operation.
     #[error("GPU error: {0}")]
     Gpu(String),

@@ -5,7 +5,7 @@
 //! * [`nn`]: network operations, each a WGSL kernel with a plain-Rust twin that is its oracle.
 //! * [`ifnet`]: the interpolation network on top of them.
 //! * [`rtdetr`]: the detection network (RT-DETRv2).
-//! * `framecastinterp`: the GStreamer element (feature `gst`, on by default).
+//! * `framecastinterp`, `rtdetrlayout`: the GStreamer elements (feature `gst`, on by default).
 //!
 //! Data flows downwards only: an element knows its model, a model its operations, operations the GPU layer.
 
@@ -18,14 +18,21 @@ pub mod rtdetr;
 pub use error::{Error, Result};
 
 #[cfg(feature = "gst")]
+mod element;
+#[cfg(feature = "gst")]
 pub mod framecastinterp;
+#[cfg(feature = "gst")]
+pub mod rtdetrlayout;
+#[cfg(feature = "gst")]
+mod video;
 
 #[cfg(feature = "gst")]
 pub mod plugin {
     use gst::glib;
 
     fn plugin_init(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
-        crate::framecastinterp::register(plugin)
+        crate::framecastinterp::register(plugin)?;
+        crate::rtdetrlayout::register(plugin)
     }
 
     gst::plugin_define!(

@@ -3,7 +3,7 @@
 #
 # Runs the checks of tests/pipelines.sh, and test programs, with the already built binaries under another Debian release:
 #
-#   tests/chroot.sh SUITE PLUGIN_DIR CLIP [TEST_PROGRAM...]      as root; SUITE: trixie, sid
+#   tests/chroot.sh SUITE PLUGIN_DIR CLIP EMBED [TEST_PROGRAM...]      as root; SUITE: trixie, sid
 #
 # The release is installed by debootstrap once and kept in FRAMECAST_CHROOTS (default: framecast-ci/chroots in the
 # user's cache folder); its packages come from the mirror that this machine's apt uses (or FRAMECAST_DEBIAN_MIRROR).
@@ -11,12 +11,13 @@
 # nothing stays mounted, however the run ends. Exit status 77: SUITE cannot be installed here; the reason is printed.
 set -euo pipefail
 
-[ $# -ge 3 ] || { echo "usage: tests/chroot.sh SUITE PLUGIN_DIR CLIP [TEST_PROGRAM...]" >&2; exit 2; }
+[ $# -ge 4 ] || { echo "usage: tests/chroot.sh SUITE PLUGIN_DIR CLIP EMBED [TEST_PROGRAM...]" >&2; exit 2; }
 [ "$(id -u)" -eq 0 ] || { echo "tests/chroot.sh has to run as root" >&2; exit 2; }
 suite=$1
 plugins=$(realpath -- "$2")
 clip=$(realpath -- "$3")
-shift 3
+embed=$(realpath -- "$4")
+shift 4
 programs=()
 for program; do programs+=("$(realpath -- "$program")"); done
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
@@ -109,7 +110,9 @@ exec "${run[@]}" sh -c 'cd "$0" && exec "$@"' "$ROOT" "$@" </dev/null
 INSIDE
 }
 export KEPT=$kept ROOT=$root FORGET=
-PATHS=$(printf '%s\n' "$root" "$plugins" "$clip" "${programs[@]}")
+# The plugin may be a link to where it was built.
+PATHS=$(printf '%s\n' "$root" "$plugins" "$(realpath -- "$plugins/libgstframecast.so")" "$clip" "$embed" \
+    "${programs[@]}")
 export PATHS
 mkdir -p -- "$kept.run"
 
@@ -134,7 +137,7 @@ part() { # NAME COMMAND...; adds up the command's own closing lines
 }
 # shellcheck disable=SC2016
 say "$(inside dpkg-query -W -f '${Package} ${Version}; ' gstreamer1.0-tools mesa-vulkan-drivers libc6)"
-part "pipelines" "$root/tests/pipelines.sh" "$plugins" "$clip"
+part "pipelines" "$root/tests/pipelines.sh" "$plugins" "$clip" "$embed"
 FORGET='mesa-vulkan-drivers libvulkan1' part "pipelines without any Vulkan package" \
     "$root/tests/pipelines.sh" --bare "$plugins"
 for program in "${programs[@]}"; do

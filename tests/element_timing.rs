@@ -548,30 +548,6 @@ fn the_last_output_of_a_frame_holds_no_other_reference() {
 }
 
 #[test]
-fn video_meta_is_offered_where_downstream_takes_it() {
-    for takes in [false, true] {
-        let mut rig = Rig::idle(&[]);
-        if takes {
-            rig.h.add_propose_allocation_meta(gst_video::VideoMeta::meta_api(), None);
-        }
-        rig.h.set_sink_caps_str("video/x-raw,framerate=50/1");
-        rig.h.set_src_caps_str(&caps("25/1", SIZE));
-        let caps = gst::Caps::builder("video/x-raw")
-            .field("format", "RGBA")
-            .field("width", 32)
-            .field("height", 16)
-            .field("framerate", gst::Fraction::new(25, 1))
-            .build();
-        let mut query = gst::query::Allocation::new(Some(&caps), true);
-        assert!(rig.element.static_pad("sink").unwrap().query(&mut query));
-        assert_eq!(query.find_allocation_meta::<gst_video::VideoMeta>().is_some(), takes);
-        let (pool, size, min, _) = query.allocation_pools().next().expect("a pool");
-        assert_eq!(size, 32 * 16 * 4);
-        assert!(min >= 3 && pool.is_some());
-    }
-}
-
-#[test]
 fn live_sources_of_variable_rate_start_within_two_frames() {
     let mut rig = Rig::new(&[("fps", "60/1")], "0/1", None);
     rig.push(frame(0, Some(ms(0)), None));

@@ -3,7 +3,8 @@
 #
 # Checks of the built plugin with GStreamer's own tools, on whatever GStreamer this machine has:
 #
-#   tests/pipelines.sh PLUGIN_DIR CLIP        CLIP: an H.264 file of 24 frames at 24 fps, first PTS 0
+#   tests/pipelines.sh PLUGIN_DIR CLIP EMBED  CLIP: an H.264 file of 24 frames at 24 fps, first PTS 0
+#                                             EMBED: the built program of examples/embed
 #   tests/pipelines.sh --bare PLUGIN_DIR      only what has to hold with no Vulkan on the machine at all
 #
 # Closes with 'N passed, N failed'.
@@ -14,8 +15,11 @@ if [ "${1:-}" = --bare ]; then
     bare=1
     shift
 fi
-plugins=$(realpath -- "${1:?usage: tests/pipelines.sh [--bare] PLUGIN_DIR [CLIP]}")
-[ -n "$bare" ] || clip=$(realpath -- "${2:?a CLIP is needed without --bare}")
+plugins=$(realpath -- "${1:?usage: tests/pipelines.sh [--bare] PLUGIN_DIR [CLIP EMBED]}")
+if [ -z "$bare" ]; then
+    clip=$(realpath -- "${2:?a CLIP is needed without --bare}")
+    embed=$(realpath -- "${3:?the program EMBED is needed without --bare}")
+fi
 
 work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
@@ -24,6 +28,7 @@ export GST_PLUGIN_PATH=$plugins GST_PLUGIN_PATH_1_0=$plugins
 export GST_REGISTRY=$work/registry.bin GST_REGISTRY_1_0=$work/registry.bin
 export GST_DEBUG_NO_COLOR=1 LC_ALL=C.UTF-8
 no_driver=(env VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent VK_ADD_DRIVER_FILES= "GST_REGISTRY_1_0=$work/no-driver.bin")
+formats=(RGBA BGRA ARGB ABGR RGBx BGRx xRGB xBGR RGB BGR I420 YV12 NV12 NV21 YUY2 UYVY Y42B Y444 GRAY8 I420_10LE P010_10LE)
 hang=300 # seconds after which a pipeline counts as hung
 
 passed=0
@@ -62,7 +67,7 @@ inspects() { # [COMMAND PREFIX...]
         'Filter/Effect/Video/FrameRate' 'none (0)'; do
         grep -qF -- "$text" element.txt || no "gst-inspect-1.0 shows no: $text" element.txt || return
     done
-    for text in RGBA BGRA RGBx BGRx I420 NV12; do
+    for text in "${formats[@]}"; do
         [ "$(grep -cw -- "$text" element.txt)" -ge 2 ] || no "format $text is not in both pad templates" element.txt || return
     done
     for property in "${properties[@]}"; do
@@ -125,6 +130,17 @@ h264_to_60() {
         framecastinterp name=framecast fps=60 silent=false ! fakesink || return
     counts in=24 out=60 interpolated=46
 }
+seek() {
+    # 12 frames at 12 fps make 30 at 30 fps; from 0.5 s on, 15 more. The last of each repeats the last input frame.
+    timeout "$hang" "$embed" --width 96 --height 64 --seek 0.5 >play.txt 2>&1 || no "embed failed (exit status $?)" play.txt || return
+    local before after
+    before=$(sed '/^seeking/,$d' play.txt | grep -c '^0:00:0') || true
+    after=$(sed '1,/^seeking/d' play.txt | grep '^0:00:0') || true
+    [ "$before" -eq 30 ] || no "$before frames before the seek, not 30" play.txt || return
+    [ "$(wc -l <<<"$after")" -eq 15 ] || no "not 15 frames after the seek" play.txt || return
+    [[ $after == '0:00:00.500000000  as it came'* ]] || no "the frame at 0.5 s does not come first" play.txt || return
+    [ "$(grep -c drawn <<<"$after")" -eq 11 ] || no "not 11 drawn frames after the seek" play.txt || return
+}
 fails_with() { # TEXT PIPELINE...; with the command prefix in "${prefix[@]}"
     local status=0
     timeout "$hang" "${prefix[@]}" gst-launch-1.0 "${@:2}" >play.txt 2>&1 || status=$?
@@ -152,12 +168,13 @@ else
     check "gst-inspect-1.0 framecastinterp: pads, formats, every property" inspects
     check "the same with no Vulkan driver" inspects "${no_driver[@]}"
     check "videotestsrc, 25 to 60 fps: exact counts" ball_to_60
-    for format in RGBA BGRA RGBx BGRx I420 NV12; do
-        check "$format, 30 to 60 fps" ball_format $format
+    for format in "${formats[@]}"; do
+        check "$format, 30 to 60 fps" ball_format "$format"
     done
     check "output rate from the caps" rate_from_caps
     check "a lower rate never runs the network" lower_rate
     check "H.264 file through decodebin, 24 to 60 fps: exact counts" h264_to_60
+    check "a flushing seek, in a program that links the plugin statically" seek
     check "model= that does not exist: fails and names it" \
         fails_with '/nonexistent/model.safetensors' "${frames[@]}" ! \
         framecastinterp fps=50 model=/nonexistent/model.safetensors ! fakesink

@@ -74,7 +74,7 @@ clip() { # FILE WIDTH HEIGHT [audio]
 scene() {
     run || return
     # 48 frames at 24 fps: 120 at 60; 24 fall on input frames, two repeat the last.
-    holds test-scene-60fps.mp4 120 384x216 no && says '120 frames, 94 of them drawn by the network' &&
+    holds test-scene-60fps.mp4 120 384x216 no && says '120 frames, 94 of them drawn by the network on ' &&
         says "wrote $PWD/test-scene-60fps.mp4"
 }
 keeps() {

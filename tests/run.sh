@@ -13,7 +13,6 @@
 set -euo pipefail
 
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."
-root=$PWD
 export PATH="${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:$PATH" CARGO_TERM_PROGRESS_WHEN=never
 
 work=$(mktemp -d)
@@ -84,7 +83,7 @@ for part in fmt clippy; do
     }
 done
 
-step "shellcheck" shellcheck .ci/run examples/*.sh tests/*.sh
+step "shellcheck" shellcheck .ci/run docs/*.sh examples/*.sh tests/*.sh
 step "rustfmt" cargo fmt --all --check
 step "clippy, all targets" cargo clippy --release --locked --all-targets -- -D warnings
 step "clippy, without GStreamer" cargo clippy --release --locked --no-default-features --lib -- -D warnings
@@ -96,9 +95,19 @@ without_gstreamer() {
 }
 step "no GStreamer in the tree without the feature gst" without_gstreamer
 
-build() { examples/build-plugin.sh >"$work/plugins"; }
+# Where cargo put the programs whose names match, one a line.
+built() { # EXTENDED_REGEX CARGO_COMMAND...
+    cargo "${@:2}" --release --locked --message-format json 2>/dev/null |
+        sed -nE "s/.*\"name\":\"($1)\".*\"executable\":\"([^\"]*)\".*/\2/p"
+}
+build() {
+    examples/build-plugin.sh >"$work/plugins" || return
+    cargo build --release --locked --example embed || return
+    built embed build --example embed >"$work/embed"
+}
 must "build" build
 plugins=$(cat -- "$work/plugins")
+embed=$(cat -- "$work/embed")
 
 step "cargo test" cargo test --release --locked --no-fail-fast
 
@@ -109,20 +118,16 @@ make_clip() {
         x264enc bframes=0 pass=qual quantizer=20 ! h264parse ! mp4mux ! filesink location="$work/clip.mp4"
 }
 must "make an H.264 clip" make_clip
-step "pipelines, GStreamer $(pkg-config --modversion gstreamer-1.0)" tests/pipelines.sh "$plugins" "$work/clip.mp4"
+step "pipelines, GStreamer $(pkg-config --modversion gstreamer-1.0)" tests/pipelines.sh "$plugins" "$work/clip.mp4" "$embed"
 step "quickstart" tests/quickstart.sh "$plugins"
 
-# The reference tests run again in sid, whose lavapipe has cooperative matrices.
-golden() {
-    cargo test --release --locked --no-run 2>&1 | sed -nE 's/^ *Executable .*\((.*\/(gpu_[a-z_]+|reference|golden)-[0-9a-f]+)\)$/\1/p'
-}
 in_chroot() { # SUITE PROGRAM...
     local as_root=() status=0
     if [ "$(id -u)" -ne 0 ]; then
         command -v sudo >/dev/null || { echo "needs root or sudo, or FRAMECAST_SKIP_CHROOTS=1"; return 1; }
         as_root=(sudo env "FRAMECAST_CHROOTS=${FRAMECAST_CHROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/framecast-ci/chroots}")
     fi
-    "${as_root[@]}" tests/chroot.sh "$1" "$plugins" "$work/clip.mp4" "${@:2}" || status=$?
+    "${as_root[@]}" tests/chroot.sh "$1" "$plugins" "$work/clip.mp4" "$embed" "${@:2}" || status=$?
     # sid changes every day and may be uninstallable for a while; trixie has no such excuse.
     if [ "$status" -eq 77 ] && [ "$1" != sid ]; then status=1; fi
     return "$status"
@@ -131,8 +136,11 @@ if [ -n "${FRAMECAST_SKIP_CHROOTS:-}" ]; then
     echo "=== SKIPPED: Debian trixie and sid, as FRAMECAST_SKIP_CHROOTS asks"
     skipped=$((skipped + 2))
 else
-    step "chroot trixie" in_chroot trixie
-    mapfile -t programs < <(cd -- "$root" && golden)
-    step "chroot sid" in_chroot sid "${programs[@]}"
+    # Both run the comparison with videorate against their own GStreamer; sid, whose lavapipe has cooperative matrices,
+    # the tests on the GPU too.
+    mapfile -t conformance < <(built element_conformance test --no-run)
+    mapfile -t on_gpu < <(built 'gpu_[a-z0-9_]+' test --no-run)
+    step "chroot trixie" in_chroot trixie "${conformance[@]:?no test element_conformance}"
+    step "chroot sid" in_chroot sid "${conformance[@]}" "${on_gpu[@]:?no test gpu_*}"
 fi
 finish

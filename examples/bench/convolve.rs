@@ -40,17 +40,7 @@ pub fn run(machine: &Machine, arguments: &Arguments) -> Result<serde_json::Value
     let mut figures = Vec::new();
     for text in &arguments.shapes {
         let (cin, cout, stride, size) = parse(text).ok_or("shapes look like 240x240/1@80x45")?;
-        let spec = Convolution {
-            cin,
-            cout,
-            stride,
-            edge: false,
-            activation: Activation::Prelu,
-            residual: false,
-            input: storage,
-            weights: storage,
-            output: storage,
-        };
+        let spec = Convolution { stride, activation: Activation::Prelu, ..Convolution::new(cin, cout, 3, storage) };
         let mut noise = 1u32;
         let mut random = |scale: f32| {
             noise = noise.wrapping_mul(1664525).wrapping_add(1013904223);

@@ -2,11 +2,13 @@
 //! Measures kernels and networks on this machine's GPU and prints tables; `--json FILE` keeps the figures.
 //!
 //! `cargo run --release --example bench -- ifnet` times every stage of the interpolation network,
-//! `... -- convolve` every tile of its convolutions. Results and what was learned from them: README.md beside this file.
+//! `... -- rtdetr` every stage of the detection network, `... -- convolve` every tile of one convolution. Results and
+//! what was learned from them: README.md beside this file.
 
 mod convolve;
 mod ifnet;
 mod peak;
+mod rtdetr;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,6 +33,8 @@ struct Arguments {
 enum Command {
     /// Every stage of the interpolation network.
     Ifnet(ifnet::Arguments),
+    /// Every stage of the detection network.
+    Rtdetr(rtdetr::Arguments),
     /// Every tile of one convolution.
     Convolve(convolve::Arguments),
     /// The adapters there are.
@@ -81,6 +85,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let figures = match &arguments.command {
         Command::Ifnet(ifnet) => ifnet::run(&machine, ifnet)?,
+        Command::Rtdetr(rtdetr) => rtdetr::run(&machine, rtdetr)?,
         Command::Convolve(convolve) => convolve::run(&machine, convolve)?,
         Command::Gpus => serde_json::Value::Null,
     };

@@ -15,8 +15,12 @@ pub fn measure(gpu: &Arc<Gpu>) -> gstframecast::Result<Option<f64>> {
     let workgroups = if gpu.is_cpu() { 16 } else { 8192 };
     let plan = gpu.scoped(|| {
         let dst = context.storage("peak", 16);
-        let kernel =
-            Kernel { label: "peak".into(), wgsl: include_str!("peak.wgsl").into(), bindings: vec![Binding::Write] };
+        let kernel = Kernel {
+            label: "peak".into(),
+            template: "peak.wgsl".into(),
+            wgsl: include_str!("peak.wgsl").into(),
+            bindings: vec![Binding::Write],
+        };
         let mut plan = PlanBuilder::new(&context);
         plan.step(kernel, [workgroups, 1, 1], Vary::None, |_| vec![dst.clone()]);
         plan.flops(OPERATIONS * 256 * u64::from(workgroups));

@@ -1,4 +1,4 @@
-// Reading the two raw frames `frame0` and `frame1` (array<u32>) through `geometry`.
+// Reading the raw frames {% for f in frames %}`frame{{ f }}`{{ " and " if not loop.last }}{% endfor %} (array<u32>) through `geometry`.
 //
 // Texel group N holds the components that share a position; `texelF_N` fetches it from frame F with clamped
 // coordinates as codes scaled to 0..1, `imageF_N` from the frame stretched to the image's size, `sampleF_N` between its
@@ -18,7 +18,7 @@ fn to_group_{{ g }}(at: vec2<f32>) -> vec2<f32> {
 fn to_luma_{{ g }}(at: vec2<f32>) -> vec2<f32> {
     return vec2<f32>({{ t.to_luma_x }}, {{ t.to_luma_y }});
 }
-{%- for f in [0, 1] %}
+{%- for f in frames %}
 
 fn texel{{ f }}_{{ g }}(at: vec2<i32>) -> vec4<f32> {
     let p = vec2<u32>(clamp(at, vec2<i32>(), group_size_{{ g }}(geometry.frame) - 1));
@@ -74,7 +74,7 @@ fn {{ "source" if kind == "source" else "sample" }}{{ f }}_{{ g }}(at: vec2<f32>
 {%- endfor %}
 {%- endfor %}
 {%- endfor %}
-{%- for f in [0, 1] %}
+{%- for f in frames %}
 {%- for kind in kinds %}
 {%- set sample = "source" if kind == "source" else "sample" %}
 

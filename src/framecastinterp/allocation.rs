@@ -6,8 +6,8 @@ use gst::prelude::*;
 /// Made frames are written one at a time; the others are with downstream.
 const MIN_BUFFERS: u32 = 3;
 
-/// What the element holds of upstream's pool: two frames and what downstream keeps of them.
-const HELD_BUFFERS: u32 = 4;
+/// Frames the element holds of upstream's pool: a pair.
+const HELD_BUFFERS: u32 = 2;
 
 /// What was agreed with downstream.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Allocation {
     pool: gst::BufferPool,
     /// Downstream takes frames whose planes lie anywhere, as a GstVideoMeta tells.
     pub video_meta: bool,
+    /// Buffers downstream keeps; input frames reach it without a copy.
+    kept: u32,
     allocator: Option<gst::Allocator>,
     params: gst::AllocationParams,
 }
@@ -30,6 +32,7 @@ impl Allocation {
             query.allocation_params().next().filter(|_| answered).unwrap_or((None, gst::AllocationParams::default()));
         let offers: Vec<_> = query.allocation_pools().filter(|_| answered).collect();
         let size = u32::try_from(size).map_err(|_| gst::glib::bool_error!("a frame of {size} bytes is too large"))?;
+        let kept = offers.iter().map(|(_, _, min, _)| *min).max().unwrap_or(0);
         let mut decided = None;
         for (pool, offered_size, min, max) in offers {
             let Some(pool) = pool else { continue };
@@ -54,7 +57,7 @@ impl Allocation {
             }
         };
         pool.set_active(true)?;
-        Ok(Self { pool, video_meta, allocator, params })
+        Ok(Self { pool, video_meta, kept, allocator, params })
     }
 
     /// A buffer for a made frame.
@@ -72,10 +75,11 @@ impl Allocation {
             Err(_) => info.size(),
         };
         let Ok(size) = u32::try_from(size) else { return false };
+        let min = self.kept.max(MIN_BUFFERS).saturating_add(HELD_BUFFERS);
         let pool = need_pool.then(|| gst_video::VideoBufferPool::new().upcast::<gst::BufferPool>()).filter(|pool| {
-            configure(pool, &caps, size, (HELD_BUFFERS, 0), self.video_meta, (&self.allocator, &self.params)).is_ok()
+            configure(pool, &caps, size, (min, 0), self.video_meta, (&self.allocator, &self.params)).is_ok()
         });
-        query.add_allocation_pool(pool.as_ref(), size, HELD_BUFFERS, 0);
+        query.add_allocation_pool(pool.as_ref(), size, min, 0);
         query.add_allocation_param(self.allocator.as_ref(), self.params);
         if self.video_meta {
             query.add_allocation_meta::<gst_video::VideoMeta>(None);

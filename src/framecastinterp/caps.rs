@@ -2,37 +2,10 @@
 //! Which formats pass, and which output rate follows from the input's caps, downstream's caps and the settings.
 
 use gst::prelude::*;
-use gst_video::VideoFormat;
 
 use super::settings::Settings;
-use crate::gpu::frame::{Color, FrameLayout, Matrix, PixelFormat};
-
-/// Every format the element takes.
-const FORMATS: &[(VideoFormat, PixelFormat)] = &[
-    (VideoFormat::Rgba, PixelFormat::Rgba),
-    (VideoFormat::Bgra, PixelFormat::Bgra),
-    (VideoFormat::Rgbx, PixelFormat::Rgbx),
-    (VideoFormat::Bgrx, PixelFormat::Bgrx),
-    (VideoFormat::I420, PixelFormat::I420),
-    (VideoFormat::Nv12, PixelFormat::Nv12),
-];
-
-/// The longest side of a frame.
-const LONGEST_SIDE: i32 = 16384;
-
-fn any_rate() -> gst::FractionRange {
-    gst::FractionRange::new(gst::Fraction::new(0, 1), gst::Fraction::new(i32::MAX, 1))
-}
-
-/// The caps of both pad templates.
-pub fn template() -> gst::Caps {
-    gst_video::VideoCapsBuilder::new()
-        .format_list(FORMATS.iter().map(|(format, _)| *format))
-        .width_range(1..=LONGEST_SIDE)
-        .height_range(1..=LONGEST_SIDE)
-        .framerate_range(any_rate().min()..=any_rate().max())
-        .build()
-}
+use crate::gpu::frame::FrameLayout;
+use crate::video;
 
 /// The caps with `framerate` in place of every structure's own.
 pub fn with_framerate(caps: &gst::CapsRef, framerate: impl Into<gst::glib::Value> + Send + Clone) -> gst::Caps {
@@ -46,7 +19,7 @@ pub fn with_framerate(caps: &gst::CapsRef, framerate: impl Into<gst::glib::Value
 
 /// The caps with any frame rate.
 pub fn with_any_framerate(caps: &gst::CapsRef) -> gst::Caps {
-    with_framerate(caps, any_rate())
+    with_framerate(caps, video::any_rate())
 }
 
 /// The caps that can leave the element when `caps` come in.
@@ -57,9 +30,9 @@ pub fn outgoing(caps: &gst::CapsRef, settings: &Settings) -> gst::Caps {
     let mut outgoing = gst::Caps::new_empty();
     for structure in caps.iter() {
         let one = gst::Caps::from(structure.to_owned());
-        let highest = if settings.drop_only { highest_rate(structure) } else { any_rate().max() };
+        let highest = if settings.drop_only { highest_rate(structure) } else { video::any_rate().max() };
         let highest = highest.min(gst::Fraction::new(settings.max_rate, 1));
-        outgoing.merge(with_framerate(&one, gst::FractionRange::new(any_rate().min(), highest)));
+        outgoing.merge(with_framerate(&one, gst::FractionRange::new(video::any_rate().min(), highest)));
     }
     outgoing
 }
@@ -70,7 +43,7 @@ fn highest_rate(structure: &gst::StructureRef) -> gst::Fraction {
         .ok()
         .or_else(|| structure.get::<gst::FractionRange>("framerate").ok().map(|range| range.max()));
     // A variable rate may be as high as it likes.
-    rate.filter(|rate| rate.numer() > 0).unwrap_or(any_rate().max())
+    rate.filter(|rate| rate.numer() > 0).unwrap_or(video::any_rate().max())
 }
 
 /// Input caps that were understood.
@@ -96,33 +69,9 @@ impl Input {
         if info.is_interlaced() {
             return Err(Refusal::Interlaced);
         }
-        let format = FORMATS.iter().find(|(format, _)| *format == info.format());
-        let Some((_, format)) = format else {
-            return Err(Refusal::Other(format!("unsupported format {}", info.format())));
-        };
-        let layout = FrameLayout::new(*format, info.width(), info.height(), color(&info))
-            .map_err(|error| Refusal::Other(error.to_string()))?;
+        let layout = video::layout(&info).map_err(|error| Refusal::Other(error.to_string()))?;
         let rate = Some(info.fps()).filter(|fps| fps.numer() > 0);
         Ok(Self { caps: caps.clone(), info, layout, rate })
-    }
-}
-
-/// How the caps say that codes relate to light.
-fn color(info: &gst_video::VideoInfo) -> Color {
-    use gst_video::{VideoChromaSite, VideoColorMatrix, VideoColorRange};
-    let colorimetry = info.colorimetry();
-    let matrix = match colorimetry.matrix() {
-        VideoColorMatrix::Bt709 => Matrix::BT709,
-        VideoColorMatrix::Bt2020 => Matrix::BT2020,
-        VideoColorMatrix::Fcc => Matrix::FCC,
-        VideoColorMatrix::Smpte240m => Matrix::SMPTE240M,
-        _ => Matrix::BT601,
-    };
-    let site = info.chroma_site();
-    Color {
-        matrix,
-        full_range: colorimetry.range() == VideoColorRange::Range0_255,
-        chroma_left: site.is_empty() || site.contains(VideoChromaSite::H_COSITED),
     }
 }
 
@@ -157,7 +106,9 @@ pub fn choose(
         let limit = gst::Fraction::new(settings.max_rate, 1);
         let wanted = match rate {
             Some(rate) if passes || settings.max_rate < i32::MAX => rate.min(limit),
-            Some(rate) => rate.numer().checked_mul(2).map_or(any_rate().max(), |n| gst::Fraction::new(n, rate.denom())),
+            Some(rate) => {
+                rate.numer().checked_mul(2).map_or(video::any_rate().max(), |n| gst::Fraction::new(n, rate.denom()))
+            }
             // Frames pass at their own times, so the rate may stay variable.
             None if passes => gst::Fraction::new(0, 1),
             None => return Ok(Choice::Unknown),
@@ -192,7 +143,10 @@ fn conflict(input: &gst::CapsRef, downstream: &gst::CapsRef, settings: &Settings
 
 #[cfg(test)]
 mod tests {
+    use gst_video::VideoFormat;
+
     use super::*;
+    use crate::gpu::frame::{Color, Matrix};
 
     fn input(rate: &str) -> gst::Caps {
         gst::init().unwrap();
@@ -269,10 +223,10 @@ mod tests {
 
     #[test]
     fn every_format_of_the_template_is_understood() {
-        for (format, pixel) in FORMATS {
+        for (format, pixel) in video::FORMATS {
             let mut caps = input("25/1");
             caps.make_mut().set("format", format.to_str());
-            assert!(caps.is_subset(&template()));
+            assert!(caps.is_subset(&video::template()));
             assert_eq!(Input::new(&caps).unwrap().layout.format, *pixel);
         }
         let mut interlaced = input("25/1");

@@ -5,30 +5,9 @@ use gst_video::prelude::*;
 use gst_video::{VideoFormatFlags, VideoFrameRef, VideoInfo};
 
 use super::scene::{Component, Luma};
-use crate::gpu::frame::{PlaneMut, PlaneRef};
-
-/// A frame mapped for reading.
-pub type Mapped<'a> = VideoFrameRef<&'a gst::BufferRef>;
-
-/// Planes of a frame at most.
-const MAX_PLANES: usize = 4;
-
-/// Maps a frame for reading; `None` if the buffer does not hold one, or one with rows in backward order.
-pub fn map<'a>(buffer: &'a gst::BufferRef, info: &VideoInfo) -> Option<Mapped<'a>> {
-    let frame = VideoFrameRef::from_buffer_ref_readable(buffer, info).ok()?;
-    frame.plane_stride().iter().take(frame.n_planes() as usize).all(|stride| *stride > 0).then_some(frame)
-}
-
-/// The planes of a mapped frame.
-pub fn with_planes<R>(frame: &Mapped<'_>, work: impl FnOnce(&[PlaneRef<'_>]) -> R) -> R {
-    let data = frame.planes_data();
-    let strides = frame.plane_stride();
-    let planes: [PlaneRef<'_>; MAX_PLANES] = std::array::from_fn(|i| PlaneRef {
-        data: data[i],
-        stride: strides.get(i).copied().and_then(|stride| usize::try_from(stride).ok()).unwrap_or(0),
-    });
-    work(&planes[..frame.n_planes() as usize])
-}
+use crate::gpu::frame::PlaneMut;
+use crate::video::{MAX_PLANES, row_bytes};
+pub use crate::video::{Mapped, map, with_planes};
 
 /// The planes of a frame mapped for writing.
 pub fn with_planes_mut<R>(
@@ -45,13 +24,19 @@ pub fn with_planes_mut<R>(
     work(&mut planes[..count])
 }
 
-/// Bytes that a row of plane `plane` uses.
-fn row_bytes(frame: &Mapped<'_>, plane: u32) -> usize {
-    (0..frame.n_components())
-        .filter(|c| frame.comp_plane(*c) == plane)
-        .map(|c| frame.comp_width(c) as usize * frame.comp_pstride(c) as usize)
-        .max()
-        .unwrap_or(0)
+/// Copies the pixels; `false` where the frames do not match. `gst_video_frame_copy` would leave out the last chroma
+/// sample of rows of YUY2 and UYVY with an odd width.
+pub fn copy(from: &Mapped<'_>, to: &mut VideoFrameRef<&mut gst::BufferRef>) -> bool {
+    (0..from.n_planes()).all(|plane| {
+        let (bytes, rows) = (row_bytes(from, plane), from.plane_height(plane) as usize);
+        let strides = [from.plane_stride(), to.plane_stride()].map(|strides| strides[plane as usize] as usize);
+        let (Ok(source), Ok(target)) = (from.plane_data(plane), to.plane_data_mut(plane)) else { return false };
+        (0..rows).all(|row| {
+            let source = source.get(row * strides[0]..).and_then(|rest| rest.get(..bytes));
+            let target = target.get_mut(row * strides[1]..).and_then(|rest| rest.get_mut(..bytes));
+            source.zip(target).map(|(source, target)| target.copy_from_slice(source)).is_some()
+        })
+    })
 }
 
 /// Whether two frames of one format hold the same pixels.

@@ -2,7 +2,7 @@
 //! The element: properties, states, pads, queries and upstream events. What flows is in [`super::stream`].
 
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use gst::glib;
 use gst::prelude::*;
@@ -12,18 +12,16 @@ use super::caps;
 use super::report::Report;
 use super::settings::{self, Settings};
 use super::stream::Stream;
+pub(super) use crate::element::lock;
+use crate::element::{self, Lateness};
 use crate::error::Error;
 use crate::gpu::Gpu;
 use crate::ifnet::Weights;
+use crate::video;
 
 pub(super) static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new("framecastinterp", gst::DebugColorFlags::empty(), Some("Frame interpolation"))
 });
-
-/// Locks; a panic elsewhere leaves plain data behind every lock here.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What NULL to READY opens.
 #[derive(Clone)]
@@ -54,8 +52,7 @@ pub struct FramecastInterp {
     stream: Mutex<Option<Box<Stream>>>,
     pub(super) report: Report,
     pub(super) latency: Mutex<Latency>,
-    /// Frames up to this running time come too late, as downstream's last QOS event says.
-    pub(super) earliest: Mutex<Option<gst::ClockTime>>,
+    pub(super) lateness: Mutex<Option<Lateness>>,
 }
 
 #[glib::object_subclass]
@@ -102,7 +99,7 @@ impl ObjectSubclass for FramecastInterp {
             stream: Mutex::default(),
             report: Report::default(),
             latency: Mutex::default(),
-            earliest: Mutex::default(),
+            lateness: Mutex::default(),
         }
     }
 }
@@ -159,7 +156,7 @@ impl ElementImpl for FramecastInterp {
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
         static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            let caps = caps::template();
+            let caps = video::template();
             [("sink", gst::PadDirection::Sink), ("src", gst::PadDirection::Src)]
                 .into_iter()
                 .filter_map(|(name, direction)| {
@@ -179,7 +176,7 @@ impl ElementImpl for FramecastInterp {
                 // The adapter or the model may have been changed in READY, or the device lost in an earlier run.
                 let resources = self.open_changed()?;
                 self.report.reset();
-                *lock(&self.earliest) = None;
+                *lock(&self.lateness) = None;
                 *lock(&self.latency) = Latency::default();
                 *lock(&self.stream) = Some(Box::new(Stream::new(resources, self.settings().rate)));
             }
@@ -188,9 +185,14 @@ impl ElementImpl for FramecastInterp {
         let success = self.parent_change_state(transition);
         // On the way down the pads are inactive by now: no thread is inside the stream.
         match transition {
-            gst::StateChange::PausedToReady => drop(lock(&self.stream).take()),
+            gst::StateChange::PausedToReady => {
+                // Freed after the lock is: it holds GPU objects and a pool.
+                let stream = lock(&self.stream).take();
+                drop(stream);
+            }
             gst::StateChange::ReadyToNull => {
-                drop(lock(&self.resources).take());
+                let resources = lock(&self.resources).take();
+                drop(resources);
                 self.report.set_adapter(None);
             }
             _ => {}
@@ -227,6 +229,7 @@ impl FramecastInterp {
             resources.weights.graph().as_str()
         );
         self.report.set_adapter(Some(resources.gpu.adapter_name().to_owned()));
+        self.obj().notify("adapter-name");
         *lock(&self.resources) = Some(resources.clone());
         Ok(resources)
     }
@@ -250,21 +253,7 @@ impl FramecastInterp {
 
     /// Posts an element error for a failure of a lower layer.
     pub(super) fn post_failure(&self, error: &Error) {
-        let text = error.to_string();
-        macro_rules! post {
-            ($code:expr) => {
-                self.post_error_message(gst::error_msg!($code, ("{text}")))
-            };
-        }
-        match error {
-            Error::NoAdapter | Error::AdapterNotFound { .. } => post!(gst::ResourceError::NotFound),
-            Error::ModelRead { not_found: true, .. } => post!(gst::ResourceError::NotFound),
-            Error::ModelRead { .. } => post!(gst::ResourceError::Read),
-            Error::ModelInvalid { .. } | Error::FrameTooLarge { .. } => post!(gst::StreamError::Format),
-            Error::Unsupported(_) => post!(gst::ResourceError::Settings),
-            Error::DeviceLost(_) | Error::Gpu(_) => post!(gst::ResourceError::Failed),
-            Error::Usage(_) => post!(gst::LibraryError::Failed),
-        }
+        self.post_error_message(element::error_message(error));
     }
 
     /// Emits notify for counters unless `silent`.
@@ -330,19 +319,25 @@ impl FramecastInterp {
         gst::log!(CAT, obj = pad, "{event:?}");
         let event = match event.view() {
             gst::EventView::Qos(qos) => {
-                let (_, _, diff, timestamp) = qos.get();
-                let late = timestamp.map(|timestamp| {
-                    // As far behind again by the time the next frame arrives.
-                    let diff = if diff > 0 { diff.saturating_mul(2) } else { diff };
-                    gst::ClockTime::from_nseconds(timestamp.nseconds().saturating_add_signed(diff))
-                });
-                *lock(&self.earliest) = late;
-                event
+                *lock(&self.lateness) = Lateness::of(qos);
+                self.scale_qos(qos).unwrap_or(event)
             }
             gst::EventView::Seek(seek) => self.scale_seek(seek).unwrap_or(event),
             _ => event,
         };
         gst::Pad::event_default(pad, Some(&*self.obj()), event)
+    }
+
+    /// Lateness in output time becomes lateness in input time where `rate` is not 1.
+    fn scale_qos(&self, qos: &gst::event::Qos) -> Option<gst::Event> {
+        let speed = self.settings().rate;
+        if speed == 1.0 {
+            return None;
+        }
+        let (kind, proportion, diff, timestamp) = qos.get();
+        let diff = (diff as f64 * speed) as i64;
+        let timestamp = timestamp.map(|timestamp| scale(timestamp, speed));
+        Some(gst::event::Qos::builder(kind, proportion, diff).timestamp(timestamp).seqnum(qos.seqnum()).build())
     }
 
     /// A seek in output time becomes one in input time where `rate` is not 1.

@@ -16,6 +16,10 @@
 //!   less than one output frame is added.
 //! - Across a scene cut, between equal frames and when late (`qos`) the nearer frame is repeated; across a hole longer
 //!   than 0.5 s and 1.5 frames, a DISCONT or a GAP event the earlier one. Repeats carry the GAP flag.
+//! - Late frames are repeated, not dropped: a repeat costs nothing, and what still comes too late the sink drops. A QOS
+//!   message tells of each late pair.
+//! - Frames of which neighbours are for different eyes (multiview modes frame-by-frame, separated, interleaved ones) are
+//!   repeated: nothing is drawn between two views.
 //! - Before new caps, a new segment, a new stream and EOS the held frame is drained. Other serialized events pass in
 //!   order.
 //! - A repeat or an input frame keeps its metas; a made frame is new content and has none.

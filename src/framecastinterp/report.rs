@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::imp::lock;
+use crate::element::{Mean, lock};
 
 /// The counter properties.
 #[derive(Debug, Default)]
@@ -42,28 +42,12 @@ impl Counters {
     }
 }
 
-/// A mean of durations.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Mean {
-    sum: Duration,
-    count: u32,
-}
-
-impl Mean {
-    pub fn add(&mut self, value: Duration) {
-        self.sum += value;
-        self.count += 1;
-    }
-
-    fn nanoseconds(self) -> u64 {
-        self.sum.checked_div(self.count).map_or(0, |mean| mean.as_nanos() as u64)
-    }
-}
-
+/// What happened, and what it cost.
 #[derive(Debug, Clone, Default)]
 pub struct Figures {
     pub scene_cuts: u64,
     pub equal_pairs: u64,
+    /// Pairs whose frames were repeated because they came too late.
     pub late_pairs: u64,
     pub last_gpu: Duration,
     pub gpu: Mean,
@@ -71,6 +55,7 @@ pub struct Figures {
     pub readback: Mean,
     pub graph: Option<&'static str>,
     pub storage: Option<&'static str>,
+    pub kernel: Option<String>,
 }
 
 /// What the `stats` and `adapter-name` properties tell.
@@ -86,6 +71,17 @@ impl Report {
     pub fn reset(&self) {
         self.counters.reset();
         *lock(&self.figures) = Figures::default();
+    }
+
+    /// Counts from 0 again, after a flush.
+    pub fn restart(&self) {
+        self.counters.reset();
+        let mut figures = lock(&self.figures);
+        (figures.scene_cuts, figures.equal_pairs, figures.late_pairs) = (0, 0, 0);
+    }
+
+    pub fn late_pairs(&self) -> u64 {
+        lock(&self.figures).late_pairs
     }
 
     pub fn update(&self, change: impl FnOnce(&mut Figures)) {
@@ -119,6 +115,7 @@ impl Report {
             .field("adapter", self.adapter().unwrap_or_default())
             .field("graph", figures.graph.unwrap_or_default())
             .field("storage", figures.storage.unwrap_or_default())
+            .field("kernel", figures.kernel.unwrap_or_default())
             .build()
     }
 }

@@ -256,7 +256,8 @@ pub fn properties() -> &'static [glib::ParamSpec] {
                 .blurb(
                     "frames, out, interpolated, duplicated, dropped, scene-cuts, equal-pairs, late-pairs (guint64); \
                      last-gpu-time, mean-gpu-time, upload-time, readback-time (guint64, ns, times are means unless \
-                     last); adapter, graph, storage (string)",
+                     last); adapter, graph, storage, kernel (string; kernel: the \
+                     busiest convolution and how it is computed)",
                 )
                 .read_only()
                 .build(),

@@ -18,6 +18,7 @@ use super::scene::{Thumbnail, score};
 use super::settings::Settings;
 use super::timeline::{Arrival, Bounds, Mode, Output, Rate, Source, Timeline, Verdict};
 use super::{Precision, StaticGuard};
+use crate::element::Lateness;
 use crate::error::Error;
 use crate::ifnet::{self, FrameId, Interpolator, MAX_BATCH, Ticket};
 
@@ -193,10 +194,11 @@ impl Stream {
         }
         let mut plain = allocation.acquire()?;
         let copied = plain.make_mut();
-        let pixels = VideoFrameRef::from_buffer_ref_readable(&buffer, &input.info).and_then(|from| {
-            VideoFrameRef::from_buffer_ref_writable(copied, &input.info).map(|mut to| from.copy(&mut to))
+        let pixels = frames::map(&buffer, &input.info).is_some_and(|from| {
+            VideoFrameRef::from_buffer_ref_writable(copied, &input.info)
+                .is_ok_and(|mut to| frames::copy(&from, &mut to))
         });
-        if !matches!(pixels, Ok(Ok(()))) {
+        if !pixels {
             return Err(self.fail_frame(imp));
         }
         let all = gst::BufferCopyFlags::FLAGS | gst::BufferCopyFlags::TIMESTAMPS;
@@ -239,8 +241,8 @@ impl Stream {
         match event.view() {
             gst::EventView::FlushStop(_) => {
                 self.flush();
-                imp.report.counters.reset();
-                *lock(&imp.earliest) = None;
+                imp.report.restart();
+                *lock(&imp.lateness) = None;
                 imp.srcpad.push_event(event)
             }
             gst::EventView::StreamStart(_) | gst::EventView::StreamGroupDone(_) => {
@@ -489,6 +491,8 @@ impl Stream {
             }
         }
         self.output = Some((caps.clone(), info.clone()));
+        // Downstream may offer the same pool again, which must not be active while it is configured.
+        self.allocation = None;
         match Allocation::decide(&imp.srcpad, &caps, info.size()) {
             Ok(allocation) => self.allocation = Some(allocation),
             Err(error) => {
@@ -550,7 +554,7 @@ impl Stream {
 
     /// Decides whether frames are made between the held and the later frame, and if so brings both to the GPU.
     fn prepare_pair(&mut self, imp: &FramecastInterp, settings: &Settings) -> Result<(), gst::FlowError> {
-        if settings.qos && self.is_late(imp) {
+        if self.views_alternate() || settings.qos && self.is_late(imp) {
             self.timeline.hold_pair();
             return Ok(());
         }
@@ -601,6 +605,25 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether the frames of a pair, or neighbouring pixels of a frame, may belong to different eyes: nothing is drawn
+    /// between those.
+    fn views_alternate(&self) -> bool {
+        use gst_video::VideoMultiviewMode as Mode;
+        let mode = self.input.as_ref().map(|input| input.info.multiview_mode());
+        matches!(
+            mode,
+            Some(
+                Mode::FrameByFrame
+                    | Mode::MultiviewFrameByFrame
+                    | Mode::Separated
+                    | Mode::ColumnInterleaved
+                    | Mode::RowInterleaved
+                    | Mode::Checkerboard
+                    | Mode::SideBySideQuincunx
+            )
+        )
+    }
+
     fn is_reverse(&self) -> bool {
         self.segment.as_ref().is_some_and(|(_, segment)| segment.rate() < 0.0)
     }
@@ -620,27 +643,28 @@ impl Stream {
         f64::from(score(&self.thumbnails[0].1, &self.thumbnails[1].1)) > threshold
     }
 
-    /// Whether downstream said that the next output comes too late.
+    /// Whether downstream said that the next output comes too late; if so, tells the application.
     fn is_late(&mut self, imp: &FramecastInterp) -> bool {
-        let Some(earliest) = *lock(&imp.earliest) else { return false };
+        let Some(Lateness { earliest, proportion }) = *lock(&imp.lateness) else { return false };
         let (Some(pts), Some((_, segment))) = (self.timeline.next_pts(), &self.segment) else { return false };
         let pts = gst::ClockTime::from_nseconds(pts);
         let Some(running) = segment.to_running_time(pts) else { return false };
         if running > earliest {
             return false;
         }
-        let counters = &imp.report.counters;
+        imp.report.update(|figures| figures.late_pairs += 1);
         let jitter = earliest.nseconds().saturating_sub(running.nseconds());
+        let rate = self.output.as_ref().and_then(|(_, info)| Rate::new(info.fps().numer(), info.fps().denom()));
+        let shown = imp.report.counters.output.load(Relaxed);
         let message = gst::message::Qos::builder(false)
             .src(&*imp.obj())
             .running_time(running)
-            .stream_time(segment.to_stream_time(pts).unwrap_or(pts))
+            .stream_time(segment.to_stream_time(pts))
             .timestamp(pts)
-            .duration(gst::ClockTime::ZERO)
-            .values(i64::try_from(jitter).unwrap_or(i64::MAX), 1.0, 1_000_000)
-            .stats(gst::format::Buffers::from_u64(counters.output.load(Relaxed)), gst::format::Buffers::from_u64(0))
+            .duration(rate.map(|rate| gst::ClockTime::from_nseconds(rate.period())))
+            .values(i64::try_from(jitter).unwrap_or(i64::MAX), proportion, 1_000_000)
+            .stats(gst::format::Buffers::from_u64(shown), gst::format::Buffers::from_u64(imp.report.late_pairs()))
             .build();
-        imp.report.update(|figures| figures.late_pairs += 1);
         let _ = imp.obj().post_message(message);
         true
     }
@@ -667,7 +691,10 @@ impl Stream {
         match Interpolator::new(self.resources.gpu.clone(), &self.resources.weights, config) {
             Ok(interpolator) => {
                 let (graph, storage) = (interpolator.graph().as_str(), interpolator.storage_name());
-                imp.report.update(|figures| (figures.graph, figures.storage) = (Some(graph), Some(storage)));
+                let kernel = interpolator.kernel_name().to_owned();
+                imp.report.update(|figures| {
+                    (figures.graph, figures.storage, figures.kernel) = (Some(graph), Some(storage), Some(kernel));
+                });
                 self.interpolator = Some(interpolator);
                 Ok(())
             }

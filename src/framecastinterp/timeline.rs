@@ -60,7 +60,7 @@ pub enum Mode {
     DropOnly,
     /// Every input frame passes at its own PTS: the output rate is variable, too.
     Pass,
-    /// Input frames pass untouched as long as their average over `period` nanoseconds stays within the output rate.
+    /// Input frames pass untouched as long as their average over about `period` nanoseconds stays within the output rate.
     Average { period: u64 },
 }
 
@@ -196,8 +196,10 @@ pub struct Timeline {
     last_gap: Option<u64>,
     last_at: Option<i128>,
     previous_end: Option<u64>,
-    /// `Mode::Average`: how far ahead of the output rate the passed frames are, in nanoseconds.
-    ahead: u64,
+    /// `Mode::Average`: where the last frame that passed stands, and the mean distance of those that did, once there
+    /// were two.
+    passed_at: Option<i128>,
+    mean_gap: Option<u64>,
     work: Option<Work>,
 }
 
@@ -225,7 +227,8 @@ impl Timeline {
             last_gap: None,
             last_at: None,
             previous_end: None,
-            ahead: 0,
+            passed_at: None,
+            mean_gap: None,
             work: None,
         }
     }
@@ -259,7 +262,8 @@ impl Timeline {
             self.next = 0;
         }
         if self.mode != mode {
-            self.ahead = 0;
+            self.passed_at = None;
+            self.mean_gap = None;
         }
         self.mode = mode;
         self.rate = rate;
@@ -276,6 +280,7 @@ impl Timeline {
         self.broken = false;
         self.last_at = None;
         self.previous_end = None;
+        self.passed_at = None;
         self.work = None;
     }
 
@@ -340,7 +345,7 @@ impl Timeline {
             self.base = Some(self.first_base(&later));
         }
         self.work = Some(if self.mode.passes() {
-            Work::Pass { later, pass: self.passes(&later, gap_before) }
+            Work::Pass { later, pass: self.passes(&later) }
         } else {
             self.pair(later, arrival.discont)
         });
@@ -389,18 +394,29 @@ impl Timeline {
         Work::Pair { later, rule, until: later.at, restart: false }
     }
 
-    fn passes(&mut self, frame: &Frame, gap: Option<u64>) -> bool {
+    fn passes(&mut self, frame: &Frame) -> bool {
         match self.mode {
             Mode::DropOnly => self.span(self.next).is_none_or(|(begin, _)| frame.at >= begin),
             Mode::Average { period } => {
-                // A leaky bucket: each passed frame puts one output period in, time lets it run out.
                 let Some(rate) = self.rate else { return true };
-                self.ahead = self.ahead.saturating_sub(gap.unwrap_or(0));
-                let pass = self.ahead <= period;
-                if pass {
-                    self.ahead = self.ahead.saturating_add(rate.period());
+                let wanted = rate.period();
+                if let Some(passed) = self.passed_at {
+                    let gap = (frame.at - passed) as u64;
+                    // Over less than a frame nothing can be averaged.
+                    let room = period > wanted && self.mean_gap.is_some_and(|mean| mean >= wanted);
+                    if gap < wanted && !room {
+                        return false;
+                    }
+                    let part = |value: u64, of: u64| {
+                        (u128::from(value) * u128::from(of) + u128::from(period / 2)) / u128::from(period)
+                    };
+                    self.mean_gap = Some(match self.mean_gap {
+                        Some(mean) if period > wanted => (part(mean, period - wanted) + part(gap, wanted)) as u64,
+                        _ => gap,
+                    });
                 }
-                pass
+                self.passed_at = Some(frame.at);
+                true
             }
             _ => true,
         }
@@ -958,7 +974,7 @@ mod tests {
     }
 
     #[test]
-    fn average_keeps_the_rate_and_forgives_bursts() {
+    fn average_keeps_the_rate_and_allows_bursts_after_a_pause() {
         let mut t = forward(Mode::Average { period: SECOND }, rate(10, 1), None);
         let count = |t: &mut Timeline, from: u64, to: u64| {
             (from..to)
@@ -971,10 +987,15 @@ mod tests {
                 })
                 .count()
         };
-        // A burst of ten more than the average is let through, then 10 a second.
-        assert!((20..=22).contains(&count(&mut t, 0, 25)));
-        assert!((9..=11).contains(&count(&mut t, 25, 50)));
-        assert!((99..=101).contains(&count(&mut t, 50, 300)));
+        // At 0 and 120 ms; the mean gap is 120 ms then and 98 ms after those at 160, 200 and 240 ms; then at 360 ms.
+        assert_eq!(count(&mut t, 0, 10), 6);
+        // In the end the mean is that of the output rate.
+        let passed = count(&mut t, 10, 260);
+        assert!((95..=101).contains(&passed), "{passed}");
+        // After a pause the mean allows a burst.
+        assert_eq!(count(&mut t, 400, 410), 10);
+        let passed = count(&mut t, 410, 660);
+        assert!((98..=110).contains(&passed), "{passed}");
     }
 
     #[test]

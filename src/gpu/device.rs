@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One wgpu device per adapter and process, opened on first need and shared by every element.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -38,9 +38,23 @@ pub struct Gpu {
     cooperative: Vec<wgpu::CooperativeMatrixProperties>,
     lost: Arc<Mutex<Option<String>>>,
     pipelines: Mutex<HashMap<String, Weak<Pipeline>>>,
+    /// Pipelines that stay compiled without a user, for the next start; the one used last at the end.
+    recent: Mutex<VecDeque<Arc<Pipeline>>>,
     /// Kernels checked on this device, and what came of it.
     verdicts: Mutex<HashMap<String, bool>>,
+    /// How the templates begin whose kernels a test made do nothing.
+    broken: Mutex<Option<String>>,
     pipeline_cache: Option<(wgpu::PipelineCache, PathBuf)>,
+}
+
+/// Pipelines kept for the next start: those of a few networks, sizes and formats.
+const RECENT_PIPELINES: usize = 256;
+
+/// GPU memory in use. Every buffer has an allocation of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    pub allocations: usize,
+    pub bytes: u64,
 }
 
 /// A compiled kernel and the layout its bind groups follow.
@@ -175,7 +189,9 @@ impl Gpu {
             info,
             lost,
             pipelines: Mutex::default(),
+            recent: Mutex::default(),
             verdicts: Mutex::default(),
+            broken: Mutex::default(),
             pipeline_cache,
         })
     }
@@ -247,6 +263,22 @@ impl Gpu {
     pub fn lose_for_test(&self) {
         lock(&self.lost).get_or_insert_with(|| "destroyed by a test".into());
         self.device.destroy();
+    }
+
+    /// Makes kernels compiled from now on do nothing, as those of a faulty driver, if the name of their template (a file
+    /// under shaders/) begins with `templates`.
+    #[doc(hidden)]
+    pub fn break_for_test(&self, templates: &str) {
+        *lock(&self.broken) = Some(templates.to_owned());
+    }
+
+    /// What is allocated on the device now, once it has let go of everything that is not used any more; `None` where
+    /// the backend does not tell (Metal).
+    pub fn memory(&self) -> Option<Memory> {
+        // What was dropped is freed when the work that used it is known to be done. A failure shows at the next use.
+        let _ = self.device.poll(wgpu::PollType::wait_indefinitely());
+        let report = self.device.generate_allocator_report()?;
+        Some(Memory { allocations: report.allocations.len(), bytes: report.total_allocated_bytes })
     }
 
     pub(crate) fn device(&self) -> &wgpu::Device {
@@ -336,6 +368,7 @@ impl Gpu {
             self.save_pipeline_cache();
         }
         ready.extend(compiled);
+        self.remember(ready.values());
         kernels
             .iter()
             .map(|k| {
@@ -343,6 +376,17 @@ impl Gpu {
                 pipeline.ok_or_else(|| Error::Gpu(format!("kernel {} was not compiled", k.label)))
             })
             .collect()
+    }
+
+    fn remember<'a>(&self, pipelines: impl Iterator<Item = &'a Arc<Pipeline>>) {
+        let mut recent = lock(&self.recent);
+        for pipeline in pipelines {
+            recent.retain(|known| !Arc::ptr_eq(known, pipeline));
+            if recent.len() == RECENT_PIPELINES {
+                recent.pop_front();
+            }
+            recent.push_back(pipeline.clone());
+        }
     }
 
     fn compile_one(&self, kernel: &Kernel) -> Result<Pipeline> {
@@ -374,14 +418,13 @@ impl Gpu {
                 bind_group_layouts: &[Some(&layout)],
                 immediate_size: 0,
             });
+            let broken = lock(&self.broken).as_deref().is_some_and(|broken| kernel.template.starts_with(broken));
+            let wgsl = if broken { "@compute @workgroup_size(1) fn main() {}" } else { kernel.wgsl.as_str() };
             // SAFETY: kernels bound their own loops and indices; their templates are tested against CPU twins at odd
             // shapes, and drivers keep robust buffer access on.
             let module = unsafe {
                 self.device.create_shader_module_trusted(
-                    wgpu::ShaderModuleDescriptor {
-                        label,
-                        source: wgpu::ShaderSource::Wgsl(kernel.wgsl.as_str().into()),
-                    },
+                    wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(wgsl.into()) },
                     wgpu::ShaderRuntimeChecks::unchecked(),
                 )
             };

@@ -7,7 +7,8 @@ pub mod device;
 pub mod frame;
 pub mod plan;
 pub mod profile;
+pub mod timer;
 pub mod transfer;
 
-pub use device::{AdapterDescription, Gpu, adapters};
+pub use device::{AdapterDescription, Gpu, Memory, adapters};
 pub use plan::{Binding, Context, Counters, CountersSnapshot, Kernel, Plan, PlanBuilder, Vary};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Plans: a list of dispatches whose pipelines, buffers and bind groups are made once and replayed for every frame.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -112,6 +113,8 @@ pub enum Binding {
 #[derive(Debug, Clone)]
 pub struct Kernel {
     pub label: String,
+    /// Name of the template under `shaders/` it was rendered from.
+    pub template: String,
     pub wgsl: String,
     pub bindings: Vec<Binding>,
 }
@@ -140,6 +143,7 @@ struct Step {
 /// Steps to replay per frame.
 pub struct Plan {
     steps: Vec<Step>,
+    digest: u64,
 }
 
 impl Plan {
@@ -151,6 +155,11 @@ impl Plan {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
+    }
+
+    /// A number that plans of the same kernels in the same order share.
+    pub fn digest(&self) -> u64 {
+        self.digest
     }
 
     /// The label of step `index`.
@@ -272,6 +281,9 @@ impl PlanBuilder {
             }
         }
         let kernels: Vec<_> = pending.iter().map(|step| step.kernel.clone()).collect();
+        let mut hasher = std::hash::DefaultHasher::new();
+        kernels.iter().for_each(|kernel| kernel.wgsl.hash(&mut hasher));
+        let digest = hasher.finish();
         let pipelines = context.gpu.compile(&kernels)?;
         let steps = pending.into_iter().zip(pipelines).map(|(step, pipeline)| {
             context.created();
@@ -298,6 +310,10 @@ impl PlanBuilder {
                 workgroups: step.workgroups,
             }
         });
-        Ok(Plan { steps: steps.collect() })
+        let steps = steps.collect();
+        // What constants were made with is written by the next submit, and held until then: if the plan is dropped
+        // before its first frame, that must not wait for somebody else's.
+        context.gpu.queue().submit([]);
+        Ok(Plan { steps, digest })
     }
 }

@@ -8,7 +8,7 @@ use super::weights::{Conv, Graph, Weights};
 use crate::error::{Error, Result};
 use crate::gpu::{Context, Plan, PlanBuilder};
 use crate::nn::Storage;
-use crate::nn::convolve::{Activation, Convolution, ConvolutionWeights};
+use crate::nn::convolve::{Activation, Convolution, ConvolutionWeights, Residual};
 use crate::nn::deconvolve::Deconvolution;
 use crate::nn::frames::{FrameBuffers, Frames, REFINE_CHANNELS, StaticGuard, input_channels, tensor_bytes};
 use crate::nn::modulate::Modulation;
@@ -24,6 +24,8 @@ pub(super) struct NetworkPlans {
     /// t, three floats of padding, then FiLM scales and shifts.
     pub timestep: wgpu::Buffer,
     pub timestep_bytes: u64,
+    /// The convolution with the most work, and the kernel and tile that does it.
+    pub busiest: String,
 }
 
 /// A tensor on the GPU and its width and height.
@@ -31,18 +33,22 @@ pub(super) struct NetworkPlans {
 struct Activations {
     buffer: wgpu::Buffer,
     size: (u32, u32),
+    /// The size that tiles are chosen for.
+    tuned_for: (u32, u32),
 }
 
 /// Adds convolutions to a plan; knows the storage and the device.
 struct Convolver<'a> {
     context: &'a Context,
     storage: Storage,
+    /// The most multiplications of one convolution so far, and what does them.
+    busiest: (u64, String),
 }
 
 impl Convolver<'_> {
     /// A convolution with PReLU whose input, weights and output are in the network's storage.
     fn prelu(
-        &self,
+        &mut self,
         plan: &mut PlanBuilder,
         label: &str,
         conv: &Conv,
@@ -51,21 +57,16 @@ impl Convolver<'_> {
         residual: Option<&Activations>,
     ) -> Result<Activations> {
         let spec = Convolution {
-            cin: conv.cin,
-            cout: conv.cout,
             stride,
-            edge: false,
             activation: Activation::Prelu,
-            residual: residual.is_some(),
-            input: self.storage,
-            weights: self.storage,
-            output: self.storage,
+            residual: if residual.is_some() { Residual::After } else { Residual::None },
+            ..Convolution::new(conv.cin, conv.cout, 3, self.storage)
         };
         self.add(plan, label, &spec, conv, src, residual)
     }
 
     fn add(
-        &self,
+        &mut self,
         plan: &mut PlanBuilder,
         label: &str,
         spec: &Convolution,
@@ -75,9 +76,14 @@ impl Convolver<'_> {
     ) -> Result<Activations> {
         let gpu = &self.context.gpu;
         let size = spec.output_size(src.size);
-        let tile = spec.default_tile(self.context, size)?;
+        let tuned_for = spec.output_size(src.tuned_for);
+        let tile = spec.default_tile(self.context, tuned_for)?;
         if !spec.accepts(&tile, &gpu.limits()) {
             return Err(Error::Unsupported(format!("{label}: no kernel fits adapter {}", gpu.adapter_name())));
+        }
+        let work = u64::from(size.0) * u64::from(size.1) * conv.weight.len() as u64;
+        if work > self.busiest.0 {
+            self.busiest = (work, format!("{label}: {tile}"));
         }
         let weights = ConvolutionWeights {
             weight: &conv.weight,
@@ -88,25 +94,29 @@ impl Convolver<'_> {
         let buffer = self.context.storage(label, tensor_bytes(size, conv.cout, spec.output));
         let residual = residual.map(|r| &r.buffer);
         spec.step(plan, label, &tile, &constants, src.size, &src.buffer, &buffer, residual)?;
-        Ok(Activations { buffer, size })
+        Ok(Activations { buffer, size, tuned_for })
     }
 }
 
 impl NetworkPlans {
+    /// The plans for `frames`, of the kernels that are good for frames like `tuned_for`.
     pub fn new(
         context: &Context,
         weights: &Weights,
         config: &Config,
         frames: &Frames,
+        tuned_for: &Frames,
         storage: Storage,
     ) -> Result<Self> {
         let graph = weights.graph();
         let classic = graph == Graph::Classic;
         let quarter = frames.quarter();
         let (eighth, sixteenth) = ((quarter.0 / 2, quarter.1 / 2), (quarter.0 / 4, quarter.1 / 4));
-        let activations = |label, size, channels| Activations {
-            buffer: context.storage(label, tensor_bytes(size, channels, storage)),
-            size,
+        let activations = |label, size: (u32, u32), channels| {
+            // A part of the grid, as `size` is.
+            let part = quarter.0 / size.0;
+            let tuned_for = (tuned_for.quarter().0 / part, tuned_for.quarter().1 / part);
+            Activations { buffer: context.storage(label, tensor_bytes(size, channels, storage)), size, tuned_for }
         };
 
         let frame_buffer = |label: &str| context.storage(label, frames.source.byte_size());
@@ -122,7 +132,7 @@ impl NetworkPlans {
 
         let mut trunk = PlanBuilder::new(context);
         let mut head = PlanBuilder::new(context);
-        let convolver = Convolver { context, storage };
+        let mut convolver = Convolver { context, storage, busiest: Default::default() };
 
         let guard = match config.static_guard {
             StaticGuard::Off => None,
@@ -167,20 +177,17 @@ impl NetworkPlans {
                     x = convolver.prelu(&mut head, &format!("refine.c{index}"), conv, 1, &x, None)?;
                 }
                 let spec = Convolution {
-                    cin: refine.c3.cin,
-                    cout: refine.c3.cout,
-                    stride: 1,
                     edge: true,
                     activation: Activation::CentredSigmoid,
-                    residual: false,
-                    input: storage,
                     weights: Storage::F32,
                     output: Storage::F32,
+                    ..Convolution::new(refine.c3.cin, refine.c3.cout, 3, storage)
                 };
                 Some(convolver.add(&mut head, "refine.c3", &spec, &refine.c3, &x, None)?.buffer)
             }
         };
         frames.warp_steps(&mut head, &buffers, config.rounding, residual.as_ref(), guard.as_ref())?;
-        Ok(Self { trunk: trunk.build()?, head: head.build()?, buffers, timestep, timestep_bytes })
+        let (_, busiest) = convolver.busiest;
+        Ok(Self { trunk: trunk.build()?, head: head.build()?, buffers, timestep, timestep_bytes, busiest })
     }
 }

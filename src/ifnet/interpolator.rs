@@ -7,34 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::graph::NetworkPlans;
+use super::selftest;
 use super::weights::{Film, Graph, Weights};
 use crate::error::{Error, Result};
 use crate::gpu::frame::{FrameLayout, PlaneMut, PlaneRef};
 use crate::gpu::profile::{StepTime, profile};
+use crate::gpu::timer::{TIMES, Timer};
 use crate::gpu::transfer::{Readback, Upload};
 use crate::gpu::{Context, Counters, CountersSnapshot, Gpu, Plan};
-use crate::nn::Storage;
 use crate::nn::cpu::film::film_params;
 use crate::nn::frames::{Frames, Rounding, StaticGuard};
+use crate::nn::{Precision, Storage};
 
 /// How many made frames can be under way (submitted and not yet read).
 pub const MAX_BATCH: usize = 5;
 
 /// Frames that can wait in host memory for their copy to the GPU.
 const STAGING: usize = 3;
-
-/// Bytes after a frame in its readback buffer: two timestamps.
-const TIMES: u64 = 16;
-
-/// How the network stores activations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Precision {
-    /// f16 where the adapter has it, else f32.
-    #[default]
-    Auto,
-    F16,
-    F32,
-}
 
 /// What an [`Interpolator`] is built for.
 #[derive(Debug, Clone)]
@@ -63,7 +52,7 @@ impl Config {
         }
     }
 
-    fn frames(&self) -> Result<Frames> {
+    pub(super) fn frames(&self) -> Result<Frames> {
         let source = self.layout.clone();
         let round_up = |(w, h): (u32, u32)| (w.next_multiple_of(16), h.next_multiple_of(16));
         if let Some((width, height)) = self.output_size {
@@ -123,12 +112,6 @@ struct Slot {
     state: SlotState,
 }
 
-struct Timing {
-    queries: wgpu::QuerySet,
-    resolved: wgpu::Buffer,
-    nanoseconds_per_tick: f64,
-}
-
 /// Everything one stream needs on the GPU, built once for a model, a format and a size.
 ///
 /// Two frames are resident at a time. A frame costs one submit (`classic` graphs: one for several timesteps) and
@@ -150,30 +133,53 @@ pub struct Interpolator {
     pair: Option<(usize, bool)>,
     slots: Vec<Slot>,
     serial: u64,
-    timing: Option<Timing>,
+    timer: Option<Timer>,
     last_gpu_time: Option<Duration>,
 }
 
 impl Interpolator {
     /// Builds the network for `config` on `gpu`: compiles kernels, uploads weights, allocates every buffer.
     ///
-    /// Fails where the frame does not fit the adapter, or `precision` asks for f16 the adapter lacks.
+    /// # Errors
+    /// - [`Error::FrameTooLarge`] where the frame does not fit the adapter;
+    /// - [`Error::Unsupported`] where `precision` asks for f16 that the adapter lacks, [`Error::ModelInvalid`] where f16
+    ///   cannot hold the weights;
+    /// - [`Error::WrongResults`] where the adapter does not draw the start-up test as the CPU does.
+    ///
+    /// With [`Precision::Auto`] the last two make it use f32 instead.
     pub fn new(gpu: Arc<Gpu>, weights: &Weights, config: Config) -> Result<Self> {
+        let storage = Self::storage(&gpu, weights, config.precision)?;
+        if config.precision == Precision::Auto && storage == Storage::F16 {
+            return match Self::with_storage(gpu.clone(), weights, config.clone(), storage) {
+                Err(error @ Error::WrongResults { .. }) => {
+                    log::warn!("{error}; trying f32");
+                    Self::with_storage(gpu, weights, config, Storage::F32)
+                }
+                result => result,
+            };
+        }
+        Self::with_storage(gpu, weights, config, storage)
+    }
+
+    fn storage(gpu: &Gpu, weights: &Weights, precision: Precision) -> Result<Storage> {
+        let storage = precision.storage(gpu)?;
+        let beyond = if storage == Storage::F16 { weights.beyond_f16() } else { None };
+        let Some((tensor, value)) = beyond else { return Ok(storage) };
+        if precision == Precision::Auto {
+            log::warn!("{}: tensor {tensor} holds {value}, beyond 16-bit floats; using f32", weights.name());
+            return Ok(Storage::F32);
+        }
+        let reason = format!("tensor {tensor} holds {value}, which 16-bit floats cannot; use precision=f32");
+        Err(Error::ModelInvalid { name: weights.name().into(), reason })
+    }
+
+    fn with_storage(gpu: Arc<Gpu>, weights: &Weights, config: Config, storage: Storage) -> Result<Self> {
         let frames = config.frames()?;
-        let storage = match config.precision {
-            Precision::F16 if !gpu.has_f16() => {
-                let name = gpu.adapter_name();
-                return Err(Error::Unsupported(format!("adapter {name:?} has no 16-bit floats; use precision=f32")));
-            }
-            Precision::F16 => Storage::F16,
-            Precision::F32 => Storage::F32,
-            Precision::Auto if gpu.has_f16() => Storage::F16,
-            Precision::Auto => Storage::F32,
-        };
         Self::check_size(&gpu, &frames)?;
         let context = Context::new(gpu.clone());
         gpu.scoped(|| {
-            let plans = NetworkPlans::new(&context, weights, &config, &frames, storage)?;
+            let plans = NetworkPlans::new(&context, weights, &config, &frames, &frames, storage)?;
+            selftest::check(&gpu, &plans, weights, &config, &frames, storage)?;
             let frame_bytes = frames.source.byte_size();
             let made_bytes = frames.image.byte_size();
             let staging = (0..STAGING).map(|_| Upload::new(&context, "frame upload", frame_bytes)).collect();
@@ -183,22 +189,7 @@ impl Interpolator {
                 state: SlotState::Free,
             };
             let slots = (0..MAX_BATCH).map(slot).collect();
-            let timing = gpu.has_timestamps().then(|| {
-                context.created();
-                Timing {
-                    queries: gpu.device().create_query_set(&wgpu::QuerySetDescriptor {
-                        label: Some("frame times"),
-                        ty: wgpu::QueryType::Timestamp,
-                        count: 2,
-                    }),
-                    resolved: context.buffer(
-                        "frame times",
-                        TIMES,
-                        wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
-                    ),
-                    nanoseconds_per_tick: f64::from(gpu.queue().get_timestamp_period()),
-                }
-            });
+            let timer = Timer::new(&context);
             Ok(Self {
                 graph: weights.graph(),
                 film: weights.film.clone(),
@@ -213,7 +204,7 @@ impl Interpolator {
                 pair: None,
                 slots,
                 serial: 0,
-                timing,
+                timer,
                 last_gpu_time: None,
                 context: context.clone(),
             })
@@ -318,7 +309,7 @@ impl Interpolator {
         self.record_uploads(&mut encoder);
         let trunk = trunk && !self.plans.trunk.is_empty();
         if trunk {
-            self.record_plan(&mut encoder, &self.plans.trunk, pair, Some(0), None);
+            self.record_plan(&mut encoder, &self.plans.trunk, pair, true, false);
         }
         let frame_bytes = self.frames.image.byte_size();
         let first = tickets.len();
@@ -327,13 +318,11 @@ impl Interpolator {
             let slot = self.take_slot()?;
             self.write_timestep(slot, t)?;
             self.slots[slot].timestep.record(&mut encoder, &self.plans.timestep, self.plans.timestep_bytes);
-            let begin = (index == 0 && !trunk).then_some(0);
-            self.record_plan(&mut encoder, &self.plans.head, pair, begin, is_last.then_some(1));
+            self.record_plan(&mut encoder, &self.plans.head, pair, index == 0 && !trunk, is_last);
             let readback = &self.slots[slot].readback;
             readback.record(&mut encoder, &self.plans.buffers.made, 0, frame_bytes);
-            if let (true, Some(timing)) = (is_last, &self.timing) {
-                encoder.resolve_query_set(&timing.queries, 0..2, &timing.resolved, 0);
-                readback.record(&mut encoder, &timing.resolved, frame_bytes, TIMES);
+            if let (true, Some(timer)) = (is_last, &self.timer) {
+                timer.record(&mut encoder, readback, frame_bytes);
             }
             readback.map_on_submit(&encoder);
             self.serial += 1;
@@ -346,7 +335,7 @@ impl Interpolator {
             self.slots[ticket.slot].state = SlotState::Busy {
                 serial: ticket.serial,
                 submission: submission.clone(),
-                timed: index == last && self.timing.is_some(),
+                timed: index == last && self.timer.is_some(),
             };
         }
         self.pair = Some((pair, true));
@@ -363,23 +352,9 @@ impl Interpolator {
         }
     }
 
-    /// Records a plan as one pass, which writes timestamp `begin` at its beginning and `end` at its end.
-    fn record_plan(
-        &self,
-        encoder: &mut wgpu::CommandEncoder,
-        plan: &Plan,
-        pair: usize,
-        begin: Option<u32>,
-        end: Option<u32>,
-    ) {
-        let timestamp_writes = match &self.timing {
-            Some(timing) if begin.is_some() || end.is_some() => Some(wgpu::ComputePassTimestampWrites {
-                query_set: &timing.queries,
-                beginning_of_pass_write_index: begin,
-                end_of_pass_write_index: end,
-            }),
-            _ => None,
-        };
+    /// Records a plan as one pass, with which the measured time begins or ends.
+    fn record_plan(&self, encoder: &mut wgpu::CommandEncoder, plan: &Plan, pair: usize, begins: bool, ends: bool) {
+        let timestamp_writes = self.timer.as_ref().and_then(|timer| timer.writes(begins, ends));
         let mut pass =
             encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: Some("interpolate"), timestamp_writes });
         plan.record(&mut pass, pair);
@@ -416,15 +391,12 @@ impl Interpolator {
         };
         let layout = &self.frames.image;
         let frame_bytes = layout.byte_size() as usize;
-        let (copied, ticks) = slot.readback.read(&submission, |bytes| {
-            let ticks = timed.then(|| bytemuck::pod_read_unaligned::<[u64; 2]>(&bytes[frame_bytes..][..16]));
-            (layout.unpack(bytes, planes), ticks)
+        let (copied, time) = slot.readback.read(&submission, |bytes| {
+            let timer = self.timer.as_ref().filter(|_| timed);
+            (layout.unpack(bytes, planes), timer.and_then(|timer| timer.read(&bytes[frame_bytes..])))
         })?;
         slot.state = SlotState::Free;
-        if let (Some([begin, end]), Some(timing)) = (ticks, &self.timing) {
-            let nanoseconds = end.saturating_sub(begin) as f64 * timing.nanoseconds_per_tick;
-            self.last_gpu_time = Some(Duration::from_nanos(nanoseconds as u64));
-        }
+        self.last_gpu_time = time.or(self.last_gpu_time);
         Counters::add(&self.context.counters.bytes_read_back, layout.byte_size());
         copied
     }
@@ -468,6 +440,11 @@ impl Interpolator {
     /// `f16` or `f32`.
     pub fn storage_name(&self) -> &'static str {
         self.storage.name()
+    }
+
+    /// The convolution with the most work, and the kernel and tile chosen for it.
+    pub fn kernel_name(&self) -> &str {
+        &self.plans.busiest
     }
 
     /// What it was built for.

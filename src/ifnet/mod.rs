@@ -8,9 +8,11 @@
 mod graph;
 mod interpolator;
 pub mod reference;
+mod selftest;
 pub mod synthetic;
 pub mod weights;
 
+pub use crate::nn::Precision;
 pub use crate::nn::frames::{Rounding, StaticGuard};
-pub use interpolator::{Config, FrameId, Interpolator, MAX_BATCH, Precision, Ticket};
+pub use interpolator::{Config, FrameId, Interpolator, MAX_BATCH, Ticket};
 pub use weights::{Graph, Weights};

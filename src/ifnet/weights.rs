@@ -232,6 +232,19 @@ impl Weights {
         self.conv0[1].cout
     }
 
+    /// The first tensor that half precision would store with a value it cannot hold, and the value: of the convolutions,
+    /// but not of `lastconv`, `film` and `refine.c3`, which are float32 in any case.
+    pub fn beyond_f16(&self) -> Option<(String, f32)> {
+        let conv0 = self.conv0.iter().enumerate().map(|(i, conv)| (conv0_names(i), conv));
+        let convblock = self.convblock.iter().enumerate().map(|(i, conv)| (convblock_names(i), conv));
+        let refine = self.refine.iter().flat_map(|refine| refine.convs.iter().enumerate());
+        let refine = refine.map(|(i, conv)| (refine_names(i), conv));
+        conv0.chain(convblock).chain(refine).find_map(|(names, conv)| {
+            let value = conv.weight.iter().find(|v| f16::from_f32(**v).is_infinite())?;
+            Some((format!("{}.weight", names.layer), *value))
+        })
+    }
+
     /// Every tensor by its name in a file, in the order of the table above.
     pub fn tensors(&self) -> Vec<NamedTensor<'_>> {
         let mut out: Vec<NamedTensor<'_>> = Vec::new();

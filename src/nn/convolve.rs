@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 3×3 convolution with padding 1, and what may follow it in the same kernel: bias, activation, residual.
+//! 3×3 convolution with padding 1, or 1×1 (also a linear layer), and what may follow it in the same kernel: bias,
+//! activation, residual.
+
+use std::fmt;
 
 use minijinja::context;
 
-use super::{Dims, Storage, groups_of_four};
-use super::{template, verify};
-use crate::error::Result;
+use super::{Dims, Lanes, Storage, groups_of_four};
+use super::{cpu, template, verify};
+use crate::error::{Error, Result};
 use crate::gpu::{Binding, Context, Gpu, Kernel, PlanBuilder, Vary};
 
 /// What follows the bias.
@@ -16,6 +19,22 @@ pub enum Activation {
     Prelu,
     /// 2·sigmoid(v) − 1.
     CentredSigmoid,
+    Relu,
+    /// v·sigmoid(v).
+    Silu,
+    /// The exact form, with the error function.
+    Gelu,
+}
+
+impl From<Option<cpu::Activation>> for Activation {
+    fn from(activation: Option<cpu::Activation>) -> Self {
+        match activation {
+            None => Self::None,
+            Some(cpu::Activation::Relu) => Self::Relu,
+            Some(cpu::Activation::Silu) => Self::Silu,
+            Some(cpu::Activation::Gelu) => Self::Gelu,
+        }
+    }
 }
 
 impl Activation {
@@ -24,6 +43,33 @@ impl Activation {
             Self::None => "none",
             Self::Prelu => "prelu",
             Self::CentredSigmoid => "centred-sigmoid",
+            Self::Relu => "relu",
+            Self::Silu => "silu",
+            Self::Gelu => "gelu",
+        }
+    }
+}
+
+/// A tensor of the output's channels and storage that is added to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Residual {
+    #[default]
+    None,
+    /// Of the output's size, added before the activation.
+    Before,
+    /// Of the output's size, added after the activation.
+    After,
+    /// Of half the output's size (rounded up), added before the activation, each pixel to 2×2: as a 1×1 convolution of
+    /// an upsampled map is the upsampled convolution, this is what is left of upsampling and concatenation before one.
+    HalfBefore,
+}
+
+impl Residual {
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Before | Self::HalfBefore => "before",
+            Self::After => "after",
         }
     }
 }
@@ -33,16 +79,59 @@ impl Activation {
 pub struct Convolution {
     pub cin: usize,
     pub cout: usize,
+    /// 1 or 3; padded by half of it.
+    pub kernel: u32,
     /// 1 or 2.
     pub stride: u32,
     /// Pad by repeating the edge instead of by zeros.
     pub edge: bool,
     pub activation: Activation,
-    /// Add a tensor of the output's shape after the activation.
-    pub residual: bool,
+    pub residual: Residual,
+    /// Whether input, output and residual may be parts of wider tensors, as [`Slice`]s say; otherwise the kernel is
+    /// rendered for whole tensors.
+    pub sliced: bool,
     pub input: Storage,
     pub weights: Storage,
     pub output: Storage,
+}
+
+/// Some channels of every pixel of a tensor, and some pixels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Slice {
+    /// Channels of the whole tensor.
+    pub lanes: Lanes,
+    /// The first pixel.
+    pub start: u32,
+}
+
+impl Slice {
+    /// All of `channels` channels.
+    pub fn all(channels: usize) -> Self {
+        Self { lanes: Lanes::all(channels), start: 0 }
+    }
+
+    /// Groups of four channels from pixel to pixel, and before the first.
+    fn groups(self) -> [u32; 2] {
+        let pitch = groups_of_four(self.lanes.channels) as u32;
+        [pitch, self.start * pitch + (self.lanes.first / 4) as u32]
+    }
+}
+
+/// A tensor of one dispatch.
+#[derive(Debug, Clone, Copy)]
+pub struct Operand<'a> {
+    pub buffer: &'a wgpu::Buffer,
+    pub slice: Slice,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct ConvolutionDims {
+    dims: Dims,
+    input: [u32; 2],
+    output: [u32; 2],
+    residual: [u32; 2],
+    padding: [u32; 2],
 }
 
 /// How a convolution is spread over invocations.
@@ -59,17 +148,31 @@ pub enum Tile {
     Matrix { fragment: u32, subgroup: u32, rows: u32, nt: u32, sr: u32, sn: u32, ck: u32 },
 }
 
-impl Tile {
-    /// Bytes of workgroup memory.
-    pub fn workgroup_bytes(&self, stride: u32) -> u32 {
+impl fmt::Display for Tile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Staged { px_x, px_y, oct, px, nv, ck4 } => {
-                let patch = ((px_x * px - 1) * stride + 3) * ((px_y - 1) * stride + 3) * ck4;
-                16 * (patch + 9 * ck4 * 4 * oct * nv)
+                write!(f, "staged {px_x}x{px_y}x{oct} px={px} nv={nv} ck4={ck4}")
+            }
+            Self::Direct { threads, px, nv } => write!(f, "direct {threads} px={px} nv={nv}"),
+            Self::Matrix { fragment, subgroup, rows, nt, sr, sn, ck } => {
+                write!(f, "matrix {fragment}/{subgroup} rows={rows} nt={nt} subgroups={sr}x{sn} ck={ck}")
+            }
+        }
+    }
+}
+
+impl Tile {
+    /// Bytes of workgroup memory for a convolution of that kernel and stride.
+    pub fn workgroup_bytes(&self, kernel: u32, stride: u32) -> u32 {
+        match *self {
+            Self::Staged { px_x, px_y, oct, px, nv, ck4 } => {
+                let patch = ((px_x * px - 1) * stride + kernel) * ((px_y - 1) * stride + kernel) * ck4;
+                16 * (patch + kernel * kernel * ck4 * 4 * oct * nv)
             }
             Self::Direct { .. } => 0,
             Self::Matrix { fragment, rows, sr, sn, ck, .. } => {
-                let patch = ((fragment - 1) * stride + 3) * ((sr * rows - 1) * stride + 3) * (ck + 8);
+                let patch = ((fragment - 1) * stride + kernel) * ((sr * rows - 1) * stride + kernel) * (ck + 8);
                 2 * patch + 4 * sr * sn * fragment * fragment
             }
         }
@@ -108,7 +211,7 @@ pub struct ConvolutionBuffers {
     affine: wgpu::Buffer,
 }
 
-/// Weights of one convolution: `weight` is `[cout][cin][3][3]`, `slope` empty unless PReLU follows.
+/// Weights of one convolution: `weight` is `[cout][cin][kernel][kernel]`, `slope` empty unless PReLU follows.
 #[derive(Debug, Clone, Copy)]
 pub struct ConvolutionWeights<'a> {
     pub weight: &'a [f32],
@@ -117,6 +220,23 @@ pub struct ConvolutionWeights<'a> {
 }
 
 impl Convolution {
+    /// A convolution of whole tensors in one storage, with stride 1, zero padding, and nothing after the bias.
+    pub fn new(cin: usize, cout: usize, kernel: u32, storage: Storage) -> Self {
+        Self {
+            cin,
+            cout,
+            kernel,
+            stride: 1,
+            edge: false,
+            activation: Activation::None,
+            residual: Residual::None,
+            sliced: false,
+            input: storage,
+            weights: storage,
+            output: storage,
+        }
+    }
+
     /// The size of the output for an input of `size`.
     pub fn output_size(&self, (width, height): (u32, u32)) -> (u32, u32) {
         (width.div_ceil(self.stride), height.div_ceil(self.stride))
@@ -141,13 +261,33 @@ impl Convolution {
         let fragments = (self.cout as u32).div_ceil(fragment);
         // Five fragments side by side read the least per product; fewer where they would not divide the channels.
         let nt = [5, 4, 3, 2].into_iter().find(|nt| fragments.is_multiple_of(*nt)).unwrap_or(1).min(fragments);
-        let ck = (fragment * 3).min((groups_of_four(self.cin) as u32 * 4).next_multiple_of(fragment));
         let pixels = width * height;
+        if self.kernel == 1 || (self.cin as u32).is_multiple_of(4 * fragment) {
+            return self.divided_tile(fragment, subgroup, pixels);
+        }
+        let ck = (fragment * 3).min((groups_of_four(self.cin) as u32 * 4).next_multiple_of(fragment));
         let (rows, sr, sn) = match () {
             () if pixels <= 5_000 => (2, 2, 1),
             () if pixels <= 16_384 => (2, 4, 1),
             () => (2, 2, (fragments / nt).min(3)),
         };
+        Tile::Matrix { fragment, subgroup, rows, nt, sr, sn, ck }
+    }
+
+    /// A tile for channels that are powers of two or nearly so, as networks for recognition have them.
+    fn divided_tile(&self, fragment: u32, subgroup: u32, pixels: u32) -> Tile {
+        let fragments = (self.cout as u32).div_ceil(fragment);
+        let depth = (self.cin as u32).div_ceil(fragment);
+        // The widest slab that divides the depth has no zeros to multiply.
+        let ck = fragment * [4, 3, 2].into_iter().find(|n| depth.is_multiple_of(*n)).unwrap_or(1);
+        // The largest tile that still occupies a large chip; else the smallest.
+        let tiles = [(4, 4, 2, 2), (2, 4, 2, 2), (2, 4, 2, 1), (2, 2, 2, 1), (1, 2, 2, 1)];
+        let fits = |&(_, nt, _, sn): &(u32, u32, u32, u32)| nt * sn <= fragments;
+        let groups = |&(rows, nt, sr, sn): &(u32, u32, u32, u32)| {
+            pixels.div_ceil(fragment * rows * sr) * fragments.div_ceil(nt * sn)
+        };
+        let enough = tiles.iter().filter(|t| fits(t)).find(|t| groups(t) >= 200);
+        let (rows, nt, sr, sn) = enough.copied().unwrap_or((1, fragments.min(2), 2, 1));
         Tile::Matrix { fragment, subgroup, rows, nt, sr, sn, ck }
     }
 
@@ -172,8 +312,10 @@ impl Convolution {
         let (px_x, px_y) = if oct >= 8 { (4, 4) } else { (8, 8) };
         let tile = |ck4| Tile::Staged { px_x, px_y, oct, px, nv, ck4 };
         let memory = limits.max_compute_workgroup_storage_size.min(24 * 1024);
-        let fits = |ck4: &u32| tile(*ck4).workgroup_bytes(self.stride) <= memory;
-        tile([2, 1].into_iter().find(fits).unwrap_or(1))
+        let fits = |ck4: &u32| tile(*ck4).workgroup_bytes(self.kernel, self.stride) <= memory;
+        // One tap needs more channels between two barriers than nine do.
+        let slabs = if self.kernel == 1 { [8, 4, 2, 1].as_slice() } else { &[2, 1] };
+        tile(slabs.iter().copied().find(fits).unwrap_or(1))
     }
 
     /// Every tile worth trying on the adapter.
@@ -193,14 +335,15 @@ impl Convolution {
         }
         let shapes = [(4, 4), (8, 4), (8, 8), (16, 4), (4, 8)];
         let cout4 = groups_of_four(self.cout) as u32;
+        let slabs = if self.kernel == 1 { [2, 4, 8] } else { [1, 2, 5] };
         for ((px_x, px_y), oct, px, nv, ck4) in
-            itertools::iproduct!(shapes, [2, 4, 5, 8, 10, 15], [1, 2, 4], [1, 2, 3, 4], [1, 2, 5])
+            itertools::iproduct!(shapes, [2, 4, 5, 8, 10, 15], [1, 2, 4], [1, 2, 3, 4], slabs)
         {
             let tile = Tile::Staged { px_x, px_y, oct, px, nv, ck4 };
             let wasted = (cout4.next_multiple_of(oct * nv) - cout4) * 4 > cout4;
             let threads = tile.invocations();
             let sensible = (32..=256).contains(&threads) && px * nv <= 12 && ck4 as usize <= groups_of_four(self.cin);
-            if sensible && !wasted && tile.workgroup_bytes(self.stride) <= 48 * 1024 {
+            if sensible && !wasted && tile.workgroup_bytes(self.kernel, self.stride) <= 48 * 1024 {
                 tiles.push(tile);
             }
         }
@@ -210,11 +353,11 @@ impl Convolution {
                 [1, 2, 4],
                 [1, 2, 3, 4, 5],
                 [(1, 1), (2, 1), (4, 1), (1, 2), (2, 2), (1, 3), (2, 3), (4, 2)],
-                [fragment, 2 * fragment, 3 * fragment, 5 * fragment]
+                [1, 2, 3, 4, 5].map(|n| n * fragment)
             ) {
                 let tile = Tile::Matrix { fragment, subgroup, rows, nt, sr, sn, ck };
                 let wasted = (fragments.next_multiple_of(sn * nt) - fragments) * 8 > fragments;
-                if !wasted && rows * nt >= 2 && tile.workgroup_bytes(self.stride) <= 48 * 1024 {
+                if !wasted && rows * nt >= 2 && tile.workgroup_bytes(self.kernel, self.stride) <= 48 * 1024 {
                     tiles.push(tile);
                 }
             }
@@ -234,26 +377,39 @@ impl Convolution {
             }
         };
         divides
-            && tile.workgroup_bytes(self.stride) <= limits.max_compute_workgroup_storage_size
+            && tile.workgroup_bytes(self.kernel, self.stride) <= limits.max_compute_workgroup_storage_size
             && tile.invocations() <= limits.max_compute_invocations_per_workgroup
     }
 
     /// Renders the kernel.
     pub fn kernel(&self, label: &str, tile: &Tile) -> Result<Kernel> {
         let mut bindings = vec![Binding::Uniform, Binding::Read, Binding::Read, Binding::Read, Binding::Write];
-        if self.residual {
+        if self.residual != Residual::None {
             bindings.push(Binding::Read);
         }
+        let matrix = matches!(tile, Tile::Matrix { .. });
+        let element = |scalar: &str| if matrix { scalar.to_owned() } else { format!("vec4<{scalar}>") };
+        let cout4 = groups_of_four(self.cout);
         let common = context! {
             half => [self.input, self.weights, self.output].contains(&Storage::F16),
             in_t => self.input.name(),
-            weight_t => self.weights.name(),
+            weight_element => element(self.weights.name()),
+            affine_element => element("f32"),
+            affine4 => match *tile {
+                Tile::Matrix { fragment, .. } => self.cout.next_multiple_of(fragment as usize) / 4,
+                _ => cout4,
+            },
+            bias_in_sum => matrix,
             out_t => self.output.name(),
             cin4 => groups_of_four(self.cin),
-            cout4 => groups_of_four(self.cout),
+            cout4,
+            ks => self.kernel,
             stride => self.stride,
             edge => self.edge,
-            residual => self.residual,
+            residual => self.residual.name(),
+            residual_half => self.residual == Residual::HalfBefore,
+            sliced => self.sliced,
+            flat => self.row(tile).unwrap_or(0),
             activation => self.activation.name(),
         };
         match *tile {
@@ -268,14 +424,26 @@ impl Convolution {
             Tile::Matrix { fragment, subgroup, rows, nt, sr, sn, ck } => {
                 let npad = self.cout.next_multiple_of(fragment as usize);
                 let values = context! {
-                    f => fragment, subgroup_size => subgroup, rows, nt, sr, sn, ck, npad, ks => 3, ..common
+                    f => fragment, subgroup_size => subgroup, rows, nt, sr, sn, ck, npad, ..common
                 };
                 template::kernel("convolve_matrix.wgsl", label, bindings, values)
             }
         }
     }
 
-    fn workgroups(&self, tile: &Tile, (width, height): (u32, u32)) -> [u32; 3] {
+    /// Pixels that a workgroup takes in a row where neighbourhoods do not matter: one tap at every pixel. Rows then
+    /// follow each other without regard to the picture's, so that no tile reaches over its edge.
+    fn row(&self, tile: &Tile) -> Option<u32> {
+        match *tile {
+            _ if (self.kernel, self.stride) != (1, 1) => None,
+            Tile::Staged { px_x, px, .. } => Some(px_x * px),
+            Tile::Direct { .. } => None,
+            Tile::Matrix { fragment, .. } => Some(fragment),
+        }
+    }
+
+    fn workgroups(&self, tile: &Tile, size: (u32, u32)) -> [u32; 3] {
+        let (width, height) = self.row(tile).map_or(size, |row| (row, (size.0 * size.1).div_ceil(row)));
         let cout4 = groups_of_four(self.cout) as u32;
         match *tile {
             Tile::Staged { px_x, px_y, oct, px, nv, .. } => {
@@ -314,9 +482,10 @@ impl Convolution {
     /// `[tap][cin, padded][cout, padded]`, and the padded number of output channels.
     fn pack_taps(&self, weight: &[f32]) -> (Vec<f32>, usize) {
         let (cin_padded, cout_padded) = (groups_of_four(self.cin) * 4, groups_of_four(self.cout) * 4);
-        let mut packed = vec![0.0; 9 * cin_padded * cout_padded];
+        let taps = self.taps();
+        let mut packed = vec![0.0; taps * cin_padded * cout_padded];
         for (index, &value) in weight.iter().enumerate() {
-            let (tap, ci, co) = (index % 9, index / 9 % self.cin, index / 9 / self.cin);
+            let (tap, ci, co) = (index % taps, index / taps % self.cin, index / taps / self.cin);
             packed[(tap * cin_padded + ci) * cout_padded + co] = value;
         }
         (packed, cout_padded)
@@ -327,17 +496,22 @@ impl Convolution {
         let cout_padded = self.cout.next_multiple_of(fragment);
         let slabs = (groups_of_four(self.cin) * 4).div_ceil(ck);
         let (kf, nf) = (ck / fragment, cout_padded / fragment);
-        let mut packed = vec![0.0; slabs * 9 * ck * cout_padded];
+        let taps = self.taps();
+        let mut packed = vec![0.0; slabs * taps * ck * cout_padded];
         for (index, &value) in weight.iter().enumerate() {
-            let (tap, ci, co) = (index % 9, index / 9 % self.cin, index / 9 / self.cin);
+            let (tap, ci, co) = (index % taps, index / taps % self.cin, index / taps / self.cin);
             let (slab, k) = (ci / ck, ci % ck);
-            let block = ((slab * 9 + tap) * kf + k / fragment) * nf + co / fragment;
+            let block = ((slab * taps + tap) * kf + k / fragment) * nf + co / fragment;
             packed[(block * fragment + k % fragment) * fragment + co % fragment] = value;
         }
         (packed, cout_padded)
     }
 
-    /// Adds the dispatch that convolves `src` of `size` into `dst` to a plan.
+    fn taps(&self) -> usize {
+        (self.kernel * self.kernel) as usize
+    }
+
+    /// Adds the dispatch that convolves `src` of `size` into `dst` to a plan; all are whole tensors.
     #[expect(clippy::too_many_arguments, reason = "a dispatch is its kernel, constants, shape and three tensors")]
     pub fn step(
         &self,
@@ -350,15 +524,54 @@ impl Convolution {
         dst: &wgpu::Buffer,
         residual: Option<&wgpu::Buffer>,
     ) -> Result<()> {
+        let whole = |buffer, channels| Operand { buffer, slice: Slice::all(channels) };
+        let residual = residual.map(|buffer| whole(buffer, self.cout));
+        self.sliced_step(plan, label, tile, constants, size, whole(src, self.cin), whole(dst, self.cout), residual)
+    }
+
+    /// [`Convolution::step`] on parts of tensors. Two operands must not be parts of one buffer if one is `dst`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] where an operand is a part and the convolution is not [`Convolution::sliced`], or a residual is
+    /// missing or not wanted.
+    #[expect(clippy::too_many_arguments, reason = "a dispatch is its kernel, constants, shape and three tensors")]
+    pub fn sliced_step(
+        &self,
+        plan: &mut PlanBuilder,
+        label: &str,
+        tile: &Tile,
+        constants: &ConvolutionBuffers,
+        size: (u32, u32),
+        src: Operand<'_>,
+        dst: Operand<'_>,
+        residual: Option<Operand<'_>>,
+    ) -> Result<()> {
         let output = self.output_size(size);
-        let dims = plan.uniform(label, bytemuck::bytes_of(&Dims::new(size, output)));
+        let whole = |operand: &Operand<'_>, channels| operand.slice.groups() == Slice::all(channels).groups();
+        let all_whole = whole(&src, self.cin) && [Some(dst), residual].iter().flatten().all(|o| whole(o, self.cout));
+        if !self.sliced && !all_whole || residual.is_some() != (self.residual != Residual::None) {
+            return Err(Error::Usage(format!("{label}: the operands do not fit {self:?}")));
+        }
+        let dims = ConvolutionDims {
+            dims: Dims::new(size, output),
+            input: src.slice.groups(),
+            output: dst.slice.groups(),
+            residual: residual.map_or([0; 2], |residual| residual.slice.groups()),
+            padding: [0; 2],
+        };
+        let dims = plan.uniform(label, bytemuck::bytes_of(&dims));
         plan.step(self.kernel(label, tile)?, self.workgroups(tile, output), Vary::None, |_| {
-            let mut buffers =
-                vec![dims.clone(), src.clone(), constants.weights.clone(), constants.affine.clone(), dst.clone()];
-            buffers.extend(residual.cloned());
+            let mut buffers = vec![
+                dims.clone(),
+                src.buffer.clone(),
+                constants.weights.clone(),
+                constants.affine.clone(),
+                dst.buffer.clone(),
+            ];
+            buffers.extend(residual.map(|residual| residual.buffer.clone()));
             buffers
         });
-        plan.flops(2 * 9 * (self.cin * self.cout) as u64 * u64::from(output.0) * u64::from(output.1));
+        plan.flops(2 * (self.taps() * self.cin * self.cout) as u64 * u64::from(output.0) * u64::from(output.1));
         Ok(())
     }
 }

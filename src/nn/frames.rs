@@ -134,6 +134,7 @@ impl Frames {
             kinds.insert(0, "source");
         }
         context! {
+            frames => [0, 1],
             texels => self.texels(),
             kinds => kinds,
             stretched => self.stretched(),
@@ -142,6 +143,11 @@ impl Frames {
                 b => find(Role::B), g => find(Role::G), r => find(Role::R), u => find(Role::U), v => find(Role::V),
             },
         }
+    }
+
+    /// What shared/frames.wgsl needs where a kernel reads one frame, `frame0`, as it is.
+    pub(super) fn single_context(&self) -> Value {
+        context! { frames => [0], ..self.context(&["source"]) }
     }
 
     /// shaders/sample.wgsl; `with_timestep` adds t as a plane.

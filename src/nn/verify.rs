@@ -2,7 +2,8 @@
 //! Start-up checks: a kernel whose compiler cannot be trusted blindly (cooperative matrices are young in every driver)
 //! computes a small case before it is used, and must agree with the plain kernel on the same device.
 
-use super::convolve::{Convolution, ConvolutionWeights, Tile};
+use super::Lanes;
+use super::convolve::{Convolution, ConvolutionWeights, Operand, Residual, Slice, Tile};
 use super::frames::tensor_bytes;
 use crate::error::{Error, Result};
 use crate::gpu::{Context, PlanBuilder};
@@ -53,21 +54,31 @@ pub fn convolution(context: &Context, convolution: &Convolution, tile: &Tile) ->
 
 fn run(context: &Context, convolution: &Convolution, tile: &Tile, size: (u32, u32)) -> Result<Vec<f32>> {
     let Convolution { cin, cout, input, output, .. } = *convolution;
+    // Parts of wider tensors, where the convolution can take them.
+    let slice = |channels: usize| match convolution.sliced {
+        true => Slice { lanes: Lanes { channels: channels + 8, first: 4 }, start: 2 },
+        false => Slice::all(channels),
+    };
+    let bytes = |(width, height): (u32, u32), slice: Slice, storage| {
+        tensor_bytes((width * height + slice.start, 1), slice.lanes.channels, storage)
+    };
     let plan_and_output = context.gpu.scoped(|| {
-        let weight = noise(cout * cin * 9, 1);
+        let weight = noise(cout * cin * (convolution.kernel * convolution.kernel) as usize, 1);
         let (bias, slope) = (noise(cout, 2), noise(cout, 3));
         let weights = ConvolutionWeights { weight: &weight, bias: &bias, slope: &slope };
-        let values = noise((tensor_bytes(size, cin, input) / input.bytes()) as usize, 4);
+        let values = noise((bytes(size, slice(cin), input) / input.bytes()) as usize, 4);
         let out_size = convolution.output_size(size);
-        let out_bytes = tensor_bytes(out_size, cout, output);
+        let out_bytes = bytes(out_size, slice(cout), output);
         let src = context.constant("check", &input.encode(&values), wgpu::BufferUsages::STORAGE);
         let residual = noise((out_bytes / output.bytes()) as usize, 5);
         let residual = context.constant("check", &output.encode(&residual), wgpu::BufferUsages::STORAGE);
         let dst = context.storage("check", out_bytes);
         let constants = convolution.upload(context, "check", tile, weights);
         let mut plan = PlanBuilder::new(context);
-        let residual = convolution.residual.then_some(&residual);
-        convolution.step(&mut plan, "check", tile, &constants, size, &src, &dst, residual)?;
+        let [src, out, residual] = [(&src, cin), (&dst, cout), (&residual, cout)]
+            .map(|(buffer, channels)| Operand { buffer, slice: slice(channels) });
+        let residual = (convolution.residual != Residual::None).then_some(residual);
+        convolution.sliced_step(&mut plan, "check", tile, &constants, size, src, out, residual)?;
         Ok((plan.build()?, dst))
     })?;
     let bytes = plan_and_output.0.run_once(context, 0, &plan_and_output.1)?;

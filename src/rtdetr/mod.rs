@@ -8,13 +8,17 @@
 //! [`postprocess`] (to detections in the frame's pixels).
 
 pub mod config;
+pub mod detector;
+mod graph;
 pub mod postprocess;
 pub mod preprocess;
 pub mod reference;
+pub mod synthetic;
 mod tensors;
 pub mod weights;
 
 pub use config::{Config, PreprocessorConfig, Size};
+pub use detector::{Analysis, Backend, Detector, DetectorConfig};
 pub use postprocess::{Candidate, Cleanup, Detection, Postprocessor};
 pub use preprocess::{Fit, Placement, Preprocessor, Rect, RgbImage};
 pub use reference::{Forward, Reference};

@@ -230,6 +230,11 @@ impl Preprocessor {
         Ok(Placement { source, resized, offset: place, canvas, fill })
     }
 
+    /// `value = code·scale + offset`, for R, G, B: the scales and the offsets.
+    pub fn values(&self) -> ([f32; 3], [f32; 3]) {
+        (self.config.scale, self.config.offset)
+    }
+
     /// The network's input from `image`, which must be the source of `placement`.
     pub fn apply(&self, image: &RgbImage, placement: &Placement) -> Result<Tensor> {
         let Placement { source, resized, offset, canvas, fill } = placement;

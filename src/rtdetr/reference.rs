@@ -14,7 +14,7 @@
 //!    feed-forward network, each followed by a norm of its sum with its input; after each layer the boxes are refined.
 //!    The last layer's logits and boxes are the result.
 
-use super::config::LEVELS;
+use super::config::{Config, LEVELS};
 use super::weights::{Attention, Block, Conv, Csp, DecoderLayer, EncoderLayer, LayerNorm, Linear, Weights};
 use crate::error::{Error, Result};
 use crate::nn::cpu::box_refine::refine;
@@ -111,6 +111,28 @@ fn rows(source: &Tensor, indices: &[usize]) -> Tensor {
     Tensor::from_fn(indices.len(), 1, source.channels, |i, _, out| out.copy_from_slice(source.at(indices[i], 0)))
 }
 
+/// Fails where the network cannot run on pictures of that width and height.
+///
+/// # Errors
+/// [`Error::Unsupported`] with what is wrong with the size.
+pub(super) fn check_size(config: &Config, [width, height]: [usize; 2]) -> Result<()> {
+    let multiple = config.input_multiple();
+    if [width, height].iter().any(|&n| n == 0 || n % multiple != 0) {
+        return Err(Error::Unsupported(format!(
+            "a network input of {width}x{height}: both sides must be multiples of {multiple}"
+        )));
+    }
+    // The coarsest map has a pixel for each `multiple` of the input, the others two and four.
+    let coarsest = (width / multiple) * (height / multiple);
+    let (tokens, queries) = (coarsest * (1 + 4 + 16), config.decoder.queries);
+    if tokens < queries {
+        return Err(Error::Unsupported(format!(
+            "a network input of {width}x{height}: it has {tokens} places for {queries} queries, choose a larger one"
+        )));
+    }
+    Ok(())
+}
+
 impl<'w> Reference<'w> {
     pub fn new(weights: &'w Weights) -> Self {
         Self { weights }
@@ -123,24 +145,12 @@ impl<'w> Reference<'w> {
     /// [`Error::Unsupported`] where the network cannot run on pictures of that size.
     pub fn forward(&self, pixels: &Tensor) -> Result<Forward> {
         let weights = self.weights;
-        let multiple = weights.config.input_multiple();
         if pixels.channels != 3 {
             return Err(Error::Usage(format!("a picture of {} channels, expected 3", pixels.channels)));
         }
-        let (width, height) = (pixels.width, pixels.height);
-        if [width, height].iter().any(|&n| n == 0 || n % multiple != 0) {
-            return Err(Error::Unsupported(format!(
-                "a network input of {width}x{height}: both sides must be multiples of {multiple}"
-            )));
-        }
+        check_size(&weights.config, [pixels.width, pixels.height])?;
         let (stem, backbone) = self.backbone(pixels);
         let levels: Vec<[usize; 2]> = backbone.iter().map(|map| [map.width, map.height]).collect();
-        let (tokens, queries) = (levels.iter().map(|[w, h]| w * h).sum::<usize>(), weights.config.decoder.queries);
-        if tokens < queries {
-            return Err(Error::Unsupported(format!(
-                "a network input of {width}x{height}: it has {tokens} places for {queries} queries, choose a larger one"
-            )));
-        }
         let projected = self.project(&backbone);
         let encoder = self.fuse(projected.clone());
         let memory = self.memory(&encoder);

@@ -112,10 +112,15 @@ struct Entry<'a> {
     used: AtomicBool,
 }
 
+/// Makes up a tensor from its name and shape.
+type Draw = fn(&str, &[usize]) -> Vec<f32>;
+
 /// All tensors of a checkpoint by their canonical names ([`canonical`]).
 pub struct Tensors<'a> {
     /// Stands in errors.
     name: String,
+    /// Makes up every tensor; there are no entries then.
+    draw: Option<Draw>,
     entries: BTreeMap<String, Entry<'a>>,
 }
 
@@ -152,10 +157,15 @@ fn aliases(name: &str) -> Vec<String> {
 }
 
 impl<'a> Tensors<'a> {
+    /// Tensors of any name and shape, as `draw` makes them.
+    pub fn drawn(name: &str, draw: Draw) -> Self {
+        Self { name: name.into(), draw: Some(draw), entries: BTreeMap::new() }
+    }
+
     /// Lists the tensors of one or more safetensors files, each with the name that stands in errors; `weight_map` says
     /// in which file a tensor is to be, where there is an index.
     pub fn new(name: &str, shards: &[(&str, &'a [u8])], weight_map: Option<&BTreeMap<String, String>>) -> Result<Self> {
-        let mut tensors = Self { name: name.into(), entries: BTreeMap::new() };
+        let mut tensors = Self { name: name.into(), draw: None, entries: BTreeMap::new() };
         for &(shard, bytes) in shards {
             let invalid = |reason| Error::ModelInvalid { name: shard.into(), reason };
             if bytes.is_empty() {
@@ -208,6 +218,9 @@ impl<'a> Tensors<'a> {
 
     /// The values of a tensor, which must be there, of that shape and finite.
     pub fn take(&self, name: &str, expected: &[usize]) -> Result<Vec<f32>> {
+        if let Some(draw) = self.draw {
+            return Ok(draw(name, expected));
+        }
         let Some(entry) = self.entries.get(name) else {
             let others = aliases(name);
             let others = if others.is_empty() { String::new() } else { format!(" (also as {})", others.join(", ")) };

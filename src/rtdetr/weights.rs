@@ -232,7 +232,12 @@ impl Weights {
         &self.name
     }
 
-    fn build(name: &str, config: Config, preprocessor: PreprocessorConfig, tensors: &Tensors<'_>) -> Result<Self> {
+    pub(super) fn build(
+        name: &str,
+        config: Config,
+        preprocessor: PreprocessorConfig,
+        tensors: &Tensors<'_>,
+    ) -> Result<Self> {
         let reader = Reader { tensors, config: &config };
         // Reading, folding and fusing run on several threads.
         let ((backbone, encoder), (selection, decoder)) = rayon::join(

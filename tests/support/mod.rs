@@ -2,6 +2,8 @@
 //! Driving the element: a harness with its order of buffers and events, whole pipelines, test pictures.
 #![allow(dead_code)] // Each test program uses a part of this.
 
+pub mod process;
+
 use std::sync::{Arc, Mutex, Once};
 
 use gst::prelude::*;
@@ -174,6 +176,15 @@ pub fn frame_of(
     buffer
 }
 
+/// A buffer of these bytes.
+pub fn timed(pixels: Vec<u8>, pts: gst::ClockTime, duration: gst::ClockTime) -> gst::Buffer {
+    let mut buffer = gst::Buffer::from_slice(pixels);
+    let writable = buffer.get_mut().unwrap();
+    writable.set_pts(pts);
+    writable.set_duration(duration);
+    buffer
+}
+
 /// Frame `n` at `num/1` frames per second.
 pub fn at_rate(n: u64, num: u64) -> gst::Buffer {
     let at = |n: u64| n * 1_000_000_000 / num;
@@ -259,4 +270,33 @@ pub fn play(pipeline: &gst::Pipeline) -> End {
         gst::MessageView::Error(error) => End::Error(error.error()),
         _ => End::Eos,
     }
+}
+
+/// Pushes frames through `appsrc ! framecastinterp ! appsink` and returns what comes out.
+pub fn through(
+    properties: &str,
+    caps: &gst::Caps,
+    frames: impl IntoIterator<Item = gst::Buffer>,
+) -> (Vec<gst::Buffer>, [u64; 5]) {
+    init();
+    let description =
+        format!("appsrc name=src format=time ! framecastinterp name=f {properties} ! appsink name=sink sync=false");
+    let pipeline = gst::parse::launch(&description).unwrap().downcast::<gst::Pipeline>().unwrap();
+    let source = pipeline.by_name("src").unwrap().downcast::<gst_app::AppSrc>().unwrap();
+    let sink = pipeline.by_name("sink").unwrap().downcast::<gst_app::AppSink>().unwrap();
+    source.set_caps(Some(caps));
+    pipeline.set_state(gst::State::Playing).unwrap();
+    for frame in frames {
+        source.push_buffer(frame).unwrap();
+    }
+    source.end_of_stream().unwrap();
+    let mut out = Vec::new();
+    while let Ok(sample) = sink.pull_sample() {
+        out.push(sample.buffer_owned().unwrap());
+    }
+    let error = first_error(&pipeline.bus().unwrap());
+    let counters = counters(&pipeline.by_name("f").unwrap());
+    pipeline.set_state(gst::State::Null).unwrap();
+    assert!(error.is_none(), "{caps}: {error:?}");
+    (out, counters)
 }
