@@ -83,7 +83,7 @@ fn at_sixty(pictures: &[Vec<u8>]) -> (Vec<gst::Buffer>, u64) {
 }
 
 #[test]
-fn a_cut_shows_the_nearer_frame() {
+fn field_case_01_a_cut_shows_the_nearer_frame() {
     let black: Vec<u8> = [0, 0, 0, 255].repeat(96 * 64);
     for (a, b) in [(scene(1, 0), scene(2, 0)), (black.clone(), scene(3, 0)), (scene(4, 0), black)] {
         let pictures = [a.clone(), a.clone(), a.clone(), b.clone(), b.clone(), b.clone()];
@@ -98,7 +98,7 @@ fn a_cut_shows_the_nearer_frame() {
 }
 
 #[test]
-fn a_moving_scene_around_a_cut_is_drawn_up_to_it() {
+fn field_case_02_a_moving_scene_around_a_cut_is_held_once() {
     let pictures: Vec<_> = (0..3).map(|i| scene(1, 2 * i)).chain((0..3).map(|i| scene(2, 2 * i))).collect();
     let (out, made) = at_sixty(&pictures);
     // 15 outputs: 0 and 200 ms are on frames, 100 (and 83.3, 116.7) at the cut, 216.7 and 233.3 after the last frame.
@@ -109,7 +109,7 @@ fn a_moving_scene_around_a_cut_is_drawn_up_to_it() {
 }
 
 #[test]
-fn pans_flashes_and_fades_are_no_cuts() {
+fn field_case_02_pans_flashes_and_fades_are_no_cuts() {
     let level = |pixels: &[u8], gain: f64, offset: f64| -> Vec<u8> {
         let code = |(i, v): (usize, &u8)| if i % 4 == 3 { *v } else { (f64::from(*v) * gain + offset) as u8 };
         pixels.iter().enumerate().map(code).collect()
@@ -126,7 +126,7 @@ fn pans_flashes_and_fades_are_no_cuts() {
 }
 
 #[test]
-fn between_equal_frames_that_frame_is_shown() {
+fn field_case_16_between_equal_frames_that_frame_is_shown() {
     // A, B, C, C, D
     let pictures = [scene(1, 0), scene(1, 1), scene(1, 2), scene(1, 2), scene(1, 3)];
     let frames = pictures.iter().zip(0..).map(|(pixels, n)| timed(pixels.clone(), ms(40 * n), ms(40)));
@@ -139,10 +139,10 @@ fn between_equal_frames_that_frame_is_shown() {
 }
 
 #[test]
-fn seeking_mid_pair_never_mixes_segments() {
+fn field_case_14_seeking_mid_pair_never_mixes_segments() {
     // Bright frames in one segment, dark ones in the next: no output is between them.
     let mut rig = Rig::new(&[("scene-threshold", "0"), ("static-guard", "off")], "25/1", Some("50/1"));
-    for seek in 0..10u64 {
+    for seek in 0..50u64 {
         let level = if seek % 2 == 0 { 0 } else { 40 };
         rig.event(gst::event::FlushStart::new());
         rig.event(gst::event::FlushStop::new(true));

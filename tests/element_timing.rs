@@ -58,7 +58,7 @@ fn film_loses_no_time_at_the_end() {
 }
 
 #[test]
-fn few_frames_then_eos() {
+fn field_case_05_few_frames_then_eos() {
     for count in [1, 2, 3, 10] {
         let mut rig = Rig::new(&[("fps", "60/1")], "25/1", None);
         let mut out = Vec::new();
@@ -71,6 +71,28 @@ fn few_frames_then_eos() {
         assert!((40_000_000 * count..40_000_000 * count + 16_666_667).contains(&end), "{count} frames end at {end}");
         assert_eq!(bytes(last), bytes(&at_rate(count - 1, 25)));
     }
+}
+
+#[test]
+fn field_case_04_still_frames_are_kept() {
+    let mut rig = Rig::new(&[], "25/1", Some("60/1"));
+    let mut out = Vec::new();
+    // 2 s of one picture, then 5 others.
+    for n in 0..55u64 {
+        let level = n.saturating_sub(49) as u8;
+        out.extend(rig.push(frame(level, Some(ms(40 * n)), Some(ms(40)))));
+    }
+    out.extend(rig.eos());
+    // 2.2 s; the last output begins at 131/60 s.
+    assert_eq!(out.len(), 132);
+    assert_eq!(out[131].pts(), Some(ns(2_183_333_333)));
+    assert!(out.windows(2).all(|w| w[0].pts().unwrap() + w[0].duration().unwrap() == w[1].pts().unwrap()));
+    let still = bytes(&out[0]);
+    // The last still frame is at 1.96 s.
+    assert!(out.iter().take_while(|b| b.pts() <= Some(ms(1960))).all(|b| bytes(b) == still));
+    assert_eq!(bytes(&out[131]), bytes(&frame(5, None, None)));
+    // Of the 12 outputs from 1.96 to 2.16 s only that at 2 s is on a frame.
+    assert_eq!(rig.counters()[4], 11);
 }
 
 #[test]
@@ -142,7 +164,7 @@ fn a_new_segment_drains_and_restarts_the_grid() {
 }
 
 #[test]
-fn an_identical_segment_changes_nothing() {
+fn field_case_17_an_identical_segment_changes_nothing() {
     let mut rig = Rig::new(&[], "25/1", Some("50/1"));
     rig.segment(&segment(0, None));
     let mut out = rig.push(at_rate(0, 25));
@@ -169,7 +191,7 @@ fn flushing_resets_everything() {
 }
 
 #[test]
-fn new_caps_drain_with_the_old_ones() {
+fn field_case_15_new_caps_drain_with_the_old_ones() {
     let mut rig = Rig::new(&[], "25/1", Some("50/1"));
     rig.push(at_rate(0, 25));
     rig.push(at_rate(1, 25));
@@ -217,7 +239,7 @@ fn a_missing_pts_is_the_end_of_the_frame_before() {
 }
 
 #[test]
-fn timestamps_may_start_anywhere() {
+fn field_case_17_timestamps_may_start_anywhere() {
     let mut rig = Rig::new(&[("fps", "60/1")], "25/1", None);
     rig.segment(&segment(10_000, None));
     let mut out = rig.push(frame(0, Some(ms(10_000)), None));
@@ -229,7 +251,25 @@ fn timestamps_may_start_anywhere() {
 }
 
 #[test]
-fn eos_without_frames_and_after_one() {
+fn field_case_17_frames_without_duration_from_ten_seconds_on() {
+    let mut rig = Rig::new(&[("fps", "60/1")], "0/1", None);
+    // As sources send it: no segment of its own, the same one twice.
+    let mut out = rig.segment(&segment(0, None));
+    out.extend(rig.segment(&segment(0, None)));
+    for n in 0..3 {
+        out.extend(rig.push(frame(n as u8, Some(ms(10_000 + 40 * n)), None)));
+    }
+    out.extend(rig.segment(&segment(0, None)));
+    out.extend(rig.push(frame(3, Some(ms(10_120)), None)));
+    out.extend(rig.eos());
+    // From the segment's start to the end of the last frame, 10.16 s, in frames of 1/60 s.
+    assert_eq!(out.len(), 610);
+    assert!(out.windows(2).all(|w| w[0].pts().unwrap() + w[0].duration().unwrap() == w[1].pts().unwrap()));
+    assert!(out.windows(2).all(|w| w[0].pts() < w[1].pts()));
+}
+
+#[test]
+fn field_case_17_eos_without_frames_and_after_one() {
     let mut rig = Rig::new(&[("fps", "60/1")], "25/1", None);
     assert!(rig.eos().is_empty());
     let mut rig = Rig::new(&[], "0/1", None);
@@ -288,7 +328,7 @@ fn gaps_beyond_max_duplication_time_stay() {
 }
 
 #[test]
-fn variable_rate_uses_real_times() {
+fn field_case_07_variable_rate_uses_real_times() {
     let mut rig = Rig::new(&[("fps", "60/1")], "0/1", None);
     let mut out = Vec::new();
     for (level, pts) in [0, 41, 83, 125, 250, 291].into_iter().enumerate() {
@@ -301,7 +341,7 @@ fn variable_rate_uses_real_times() {
 }
 
 #[test]
-fn a_rate_that_nothing_tells_is_twice_that_of_the_frames() {
+fn field_case_08_a_rate_that_nothing_tells_is_twice_that_of_the_frames() {
     let mut rig = Rig::new(&[], "0/1", None);
     assert!(rig.push(frame(0, Some(ms(0)), None)).is_empty());
     // One more frame and the output starts.
@@ -548,7 +588,7 @@ fn the_last_output_of_a_frame_holds_no_other_reference() {
 }
 
 #[test]
-fn live_sources_of_variable_rate_start_within_two_frames() {
+fn field_case_18_live_sources_of_variable_rate_start_within_two_frames() {
     let mut rig = Rig::new(&[("fps", "60/1")], "0/1", None);
     rig.push(frame(0, Some(ms(0)), None));
     let out = rig.push(frame(1, Some(ms(33)), None));

@@ -110,6 +110,7 @@ plugins=$(cat -- "$work/plugins")
 embed=$(cat -- "$work/embed")
 
 step "cargo test" cargo test --release --locked --no-fail-fast
+step "soak" cargo test --release --locked --test element_soak -- --ignored
 
 # A real H.264 file: 24 frames at 24 fps; without B-frames its first PTS is 0 and the grid of 60 fps is known.
 make_clip() {

@@ -716,7 +716,7 @@ mod tests {
     }
 
     #[test]
-    fn few_frames_add_less_than_one_output() {
+    fn field_case_05_few_frames_add_less_than_one_output() {
         for frames in [1, 2, 3, 10] {
             for (num, den) in [(60, 1), (60000, 1001), (24, 1), (90, 1), (7, 3)] {
                 let all = convert(Mode::Interpolate, rate(25, 1), rate(num, den), frames);
@@ -730,7 +730,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hours_do_not_drift() {
+    fn field_case_06_two_hours_do_not_drift() {
         let film = rate(24000, 1001);
         for out in [rate(60, 1), rate(60000, 1001)] {
             let mut t = forward(Mode::Interpolate, out, Some(film));
@@ -833,7 +833,7 @@ mod tests {
     }
 
     #[test]
-    fn variable_rate_uses_the_real_interval() {
+    fn field_case_07_variable_rate_uses_the_real_interval() {
         let mut t = forward(Mode::InterpolateWide, rate(60, 1), None);
         let times = [0, 41, 83, 125, 250, 291].map(ms);
         let mut all = Vec::new();
@@ -1207,7 +1207,7 @@ mod tests {
                     let n = all.len() as u64;
                     prop_assert_eq!(o.pts, start + out.edge(n) as u64);
                     let before = input.edge(i - 1) as u64;
-                    if n % times == 0 {
+                    if n.is_multiple_of(times) {
                         // Both grids meet exactly: floor(k * n) of one is floor(n) of the other.
                         prop_assert_eq!(o.pts, start + before);
                         prop_assert!(matches!(o.source, Source::Earlier { .. }) && !o.repeated, "{:?}", o);
