@@ -23,7 +23,8 @@ for program; do programs+=("$(realpath -- "$program")"); done
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${FRAMECAST_CHROOTS:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/framecast-ci/chroots}
 kept=$cache/$suite
-packages=(gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-libav mesa-vulkan-drivers)
+packages=(gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad
+    gstreamer1.0-libav mesa-vulkan-drivers)
 say() { printf 'chroot %s: %s\n' "$suite" "$*"; }
 cannot() {
     say "CANNOT BE INSTALLED: $1"

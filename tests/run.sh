@@ -137,11 +137,12 @@ if [ -n "${FRAMECAST_SKIP_CHROOTS:-}" ]; then
     echo "=== SKIPPED: Debian trixie and sid, as FRAMECAST_SKIP_CHROOTS asks"
     skipped=$((skipped + 2))
 else
-    # Both run the comparison with videorate against their own GStreamer; sid, whose lavapipe has cooperative matrices,
-    # the tests on the GPU too.
-    mapfile -t conformance < <(built element_conformance test --no-run)
+    # Both run the comparison with videorate, the life cycle and the detection element against their own GStreamer; sid,
+    # whose lavapipe has cooperative matrices, the tests on the GPU too.
+    mapfile -t elements < <(built 'element_conformance|element_lifecycle|layout_element' test --no-run)
+    [ "${#elements[@]}" -eq 3 ] || { echo "expected 3 test programs, found: ${elements[*]}" >&2; exit 1; }
     mapfile -t on_gpu < <(built 'gpu_[a-z0-9_]+' test --no-run)
-    step "chroot trixie" in_chroot trixie "${conformance[@]:?no test element_conformance}"
-    step "chroot sid" in_chroot sid "${conformance[@]}" "${on_gpu[@]:?no test gpu_*}"
+    step "chroot trixie" in_chroot trixie "${elements[@]}"
+    step "chroot sid" in_chroot sid "${elements[@]}" "${on_gpu[@]:?no test gpu_*}"
 fi
 finish

@@ -191,7 +191,7 @@ pub fn properties() -> &'static [glib::ParamSpec] {
                 .build(),
             glib::ParamSpecUInt::builder("inference-interval")
                 .nick("Inference interval")
-                .blurb("Analyse every so manieth frame; the others carry no meta and give no message")
+                .blurb("Analyse one frame in so many; the others carry no meta and give no message")
                 .minimum(1)
                 .default_value(inference_interval)
                 .mutable_playing()
